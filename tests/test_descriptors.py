@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
-from journeyman.descriptors import LeavableThread, iterate_in_thread, lines_of, write_all
+from journeyman.machine.descriptors import LeavableThread, iterate_in_thread, lines_of, write_all
 from tests.play import cancelled
 
 TAKING = """
 import os, sys
-from journeyman.descriptors import STDIN, take_stdin, take_stdout
+from journeyman.machine.descriptors import STDIN, take_stdin, take_stdout
 kept = take_stdout(drop_others=len(sys.argv) > 1), take_stdin()
 print("of others")
 os.write(kept[0], b"mine: " + os.read(kept[1], 9) + os.read(STDIN, 9))
@@ -23,7 +23,7 @@ os.system("echo of a child")
 """
 LEAVING = """
 import asyncio, os
-from journeyman.descriptors import iterate_in_thread, lines_of
+from journeyman.machine.descriptors import iterate_in_thread, lines_of
 async def main():
     await anext(iterate_in_thread(lines_of(0), "left"))
     reading = asyncio.ensure_future(anext(iterate_in_thread(lines_of(0), "left")))

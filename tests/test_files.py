@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman.files import replace_file
+from journeyman.machine.files import replace_file
 from tests.support.room import no_room
 
 

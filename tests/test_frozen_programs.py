@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Without())
 importlib.metadata.version = version
 from journeyman.connect import connect
 from journeyman.errors import ModelUnavailable
-from journeyman.version import package_version
+from journeyman.machine.version import package_version
 try:
     connect("vllm:m", base_url="http://127.0.0.1:1/v1")
 except ModelUnavailable as error:

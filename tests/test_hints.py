@@ -12,9 +12,9 @@ import pytest
 import journeyman
 from journeyman import Agent, Chat, DefinitionError, Subagents, Success, Team, run, run_many, run_sync, stream
 from journeyman.compaction import Compaction
-from journeyman.definition import join_sentences
+from journeyman.definition.foreign import OLD_ARGUMENTS, UNNAMED, foreign_names, read_names
+from journeyman.definition.problems import join_sentences
 from journeyman.durable import Durable, Queue, RunHandle, Worker
-from journeyman.foreign import OLD_ARGUMENTS, UNNAMED, foreign_names, read_names
 from journeyman.mcp_server import create_mcp_server
 from journeyman.models import RateLimitedModel
 from journeyman.models.cassette import Cassette

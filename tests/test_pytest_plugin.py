@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from journeyman import pytest_plugin
+from journeyman.testing import pytest_plugin
 from tests.cli.program import QUICK_PYTEST
 
 pytest_plugins = ["pytester"]
@@ -195,7 +195,8 @@ def test_whoever_does_not_use_it_pays_for_nothing(tmp_path: Path) -> None:
         "    loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "    assert not loaded & {'aiohttp', 'pydantic', 'orjson', 'cyclopts'}\n"
         "    ours = {name for name in sys.modules if name.startswith('journeyman.')}\n"
-        "    assert ours == {'journeyman.faces', 'journeyman.pytest_plugin'}\n"
+        "    assert {name.partition('.')[2] for name in ours} == {'definition', 'definition.faces', 'testing',"
+        " 'testing.pytest_plugin'}\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "."]
     env = {**os.environ, **QUICK_PYTEST}

@@ -118,10 +118,10 @@ def test_collecting_a_room_loads_what_it_is_about_and_reads_no_source(room: str)
 
 
 def test_a_planted_import_and_a_file_that_is_read_are_found(tmp_path: Path) -> None:
-    version = ROOT / "src" / "journeyman" / "version.py"
+    version = ROOT / "src" / "journeyman" / "machine" / "version.py"
     program = f"from journeyman.serve import create_app\nopen({str(version)!r}).close()\n"
     (tmp_path / "planted.py").write_text(program, encoding="utf-8")
-    assert collected(["planted"], tmp_path) == [["uvicorn"], ["journeyman/version.py"]]
+    assert collected(["planted"], tmp_path) == [["uvicorn"], ["journeyman/machine/version.py"]]
 
 
 def test_no_plugin_loads_what_only_one_program_needs() -> None:

@@ -8,7 +8,7 @@ The names below are loaded when they are first used: `import journeyman` by itse
 
 from typing import TYPE_CHECKING
 
-from journeyman.faces import lazy_face
+from journeyman.definition.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.agent import Agent, Runtime
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from journeyman.loop.run import run, run_sync
     from journeyman.loop.streaming import Events, stream
     from journeyman.model import Model, ModelSettings
-    from journeyman.output import OneOf, Output, Reflection, SubmitTool
+    from journeyman.output.output import OneOf, Output, Reflection, SubmitTool
     from journeyman.result import Failure, Result, Success
     from journeyman.subagents.tool import Subagents
     from journeyman.tasks.tasks import Tasks
@@ -97,7 +97,7 @@ if not TYPE_CHECKING:
             "loop.run": "run run_sync",
             "loop.streaming": "Events stream",
             "model": "Model ModelSettings",
-            "output": "OneOf Output Reflection SubmitTool",
+            "output.output": "OneOf Output Reflection SubmitTool",
             "result": "Failure Result Success",
             "subagents.tool": "Subagents",
             "tasks.tasks": "Tasks",

@@ -17,24 +17,31 @@ from typing_extensions import TypeForm, TypeIs, TypeVar
 from journeyman.budget import Budget, Limits
 from journeyman.cancellation import GRACE_S
 from journeyman.connect import name_problem
-from journeyman.data import lazy_dataclass
-from journeyman.definition import Kind, is_one_of, missing_attribute, raise_problems, value_problems, write_value
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list, is_sequence
+from journeyman.definition.problems import (
+    Kind,
+    is_one_of,
+    missing_attribute,
+    raise_problems,
+    value_problems,
+    write_value,
+)
+from journeyman.definition.references import SentByName
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import Approver, Gate, GateWithDeps
 from journeyman.hosted.tools import own_tools
 from journeyman.journal import Journal, Records, Telemetry
 from journeyman.model import Model, ModelSettings, ToolSpec
-from journeyman.narrowing import is_list, is_sequence
-from journeyman.output import TEXT, OneOf, Output, OutputMode, StopAfter, StopGuard
-from journeyman.output import ContinueRun as ContinueRun
-from journeyman.output import FailRun as FailRun
-from journeyman.output import PerRun as PerRun
-from journeyman.output import StopContext as StopContext
-from journeyman.output import StopVerdict as StopVerdict
-from journeyman.output import Validator as Validator
-from journeyman.output_plan import OutputPlan, Surroundings, compile_output, output_problems
+from journeyman.output.output import TEXT, OneOf, Output, OutputMode, StopAfter, StopGuard
+from journeyman.output.output import ContinueRun as ContinueRun
+from journeyman.output.output import FailRun as FailRun
+from journeyman.output.output import PerRun as PerRun
+from journeyman.output.output import StopContext as StopContext
+from journeyman.output.output import StopVerdict as StopVerdict
+from journeyman.output.output import Validator as Validator
+from journeyman.output.plan import OutputPlan, Surroundings, compile_output, output_problems
 from journeyman.prompt import ErrorPrompt, Prompt, SystemPrompt, default_error_prompt
-from journeyman.references import SentByName
 from journeyman.tools.check import (
     async_problems,
     block_problems,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final, Protocol
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import BudgetRefused
 from journeyman.result import COUNTED, ToolKind, ToolStats
 from journeyman.types import NOTHING_USED, Price, Usage

@@ -20,9 +20,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from typing_extensions import TypeIs
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.narrowing import is_group
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import HOW_TO_SEE_MORE, Told, name_and_words, place_of
-from journeyman.narrowing import is_group
 
 T = TypeVar("T")
 _log = logging.getLogger("journeyman")

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from journeyman.connect import connect
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import told_reason
 from journeyman.errors import ProviderError
 from journeyman.history import SUMMARY_MARK

@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias, assert_never
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderErrorKind, count, shortage
 from journeyman.types import StopReason
 

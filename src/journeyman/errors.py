@@ -43,13 +43,13 @@ import re
 import traceback
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from journeyman.definition import DefinitionError as DefinitionError
-from journeyman.definition import JourneymanError as JourneymanError
-from journeyman.definition import Problem as Problem
-from journeyman.definition import StoredError as StoredError
-from journeyman.definition import join_sentences
-from journeyman.definition import name_and_words as name_and_words
-from journeyman.definition import words_of as words_of
+from journeyman.definition.problems import DefinitionError as DefinitionError
+from journeyman.definition.problems import JourneymanError as JourneymanError
+from journeyman.definition.problems import Problem as Problem
+from journeyman.definition.problems import StoredError as StoredError
+from journeyman.definition.problems import join_sentences
+from journeyman.definition.problems import name_and_words as name_and_words
+from journeyman.definition.problems import words_of as words_of
 from journeyman.types import NOTHING_USED, Usage
 
 if TYPE_CHECKING:

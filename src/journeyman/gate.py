@@ -22,12 +22,12 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar
 
 from journeyman.cancellation import is_awaited, is_failure, log_caught
-from journeyman.data import copy_with, lazy_dataclass
+from journeyman.definition.data import copy_with, lazy_dataclass
+from journeyman.definition.json_numbers import holds_written_numbers, read_json, read_object, write_json
+from journeyman.definition.narrowing import is_json_object
 from journeyman.errors import Problem, name_and_words
 from journeyman.events.chat import DecisionWord
 from journeyman.hosted.calls import HostedCall, hosted_calls
-from journeyman.json_numbers import holds_written_numbers, read_json, read_object, write_json
-from journeyman.narrowing import is_json_object
 from journeyman.types import (
     Block,
     Effect,

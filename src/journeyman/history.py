@@ -18,11 +18,11 @@ from typing import Final, TypeAlias, TypeVar
 
 import orjson
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
-from journeyman.faces import load_function
-from journeyman.json_numbers import LONG, collecting_later
-from journeyman.narrowing import object_in
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.faces import load_function
+from journeyman.definition.json_numbers import LONG, collecting_later
+from journeyman.definition.narrowing import object_in
+from journeyman.definition.problems import explain_arguments
 from journeyman.types import (
     Audio,
     Block,

@@ -25,13 +25,13 @@ from pydantic_core import from_json, to_json
 from typing_extensions import TypeForm
 
 from journeyman.budget import BudgetLeft
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import read_json, write_json
 from journeyman.endings import Place
 from journeyman.errors import OutcomeUnknown, StoreError
 from journeyman.events import Delivery, SinkEvent, TaskInfo
 from journeyman.gate import Approval, Decision
-from journeyman.inbox import Outside
-from journeyman.json_numbers import read_json, write_json
+from journeyman.inbox.inbox import Outside
 from journeyman.model import Model, Request, Tap
 from journeyman.result import ChildRecord
 from journeyman.step import STEP_KINDS, RunStep, StepKind

@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from journeyman.content.media import MediaSupport
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import ModelUnavailable, ProviderError, UnusableAnswer
 from journeyman.hosted.tools import HostedTool, HostedToolSupport
 from journeyman.types import (

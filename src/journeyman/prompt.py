@@ -8,8 +8,8 @@ from typing import TypeAlias
 from typing_extensions import TypeVar
 
 from journeyman.cancellation import is_awaited
-from journeyman.data import lazy_dataclass
-from journeyman.narrowing import is_sequence
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_sequence
 from journeyman.result import ValidationReport
 from journeyman.types import Content, Text, UserContent
 

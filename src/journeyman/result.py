@@ -15,8 +15,8 @@ from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 from typing_extensions import TypeVar
 
-from journeyman.data import fields_of, lazy_dataclass
-from journeyman.definition import join_sentences, missing_attribute
+from journeyman.definition.data import fields_of, lazy_dataclass
+from journeyman.definition.problems import join_sentences, missing_attribute
 from journeyman.endings import Context, ErrorCode, ErrorInfo, Phase
 from journeyman.errors import RunError, count, visible_json
 from journeyman.texts import shorten, shorten_line

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import StoreError, quoted
-from journeyman.inbox import Queue
+from journeyman.inbox.inbox import Queue
 from journeyman.texts import shorten
 from journeyman.types import NOTHING_USED, Message, ToolResult, Usage, UserContent
 from journeyman.window import SentView

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 
 __all__ = ["RunStep", "StepKind"]
 

@@ -22,9 +22,9 @@ from pydantic_core import from_json
 from typing_extensions import TypeForm
 
 from journeyman.content.media import check_file, checked_url, read_file
-from journeyman.data import lazy_dataclass
-from journeyman.json_numbers import read_object
-from journeyman.narrowing import is_json_object, is_list, is_list_or_tuple
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import read_object
+from journeyman.definition.narrowing import is_json_object, is_list, is_list_or_tuple
 
 __all__ = [
     "Base64",

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, replace
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import Kind, field_problems, is_count, none_or, raise_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import Kind, field_problems, is_count, none_or, raise_problems
 from journeyman.model import Model, Prefix, Request, Response, facts_of
 from journeyman.types import (
     NOTHING_USED,

@@ -25,7 +25,7 @@ LACKING = AGENTS.with_name("lacking.py")
 """The command line where a package is not installed: the first of its words."""
 _DATA = tempfile.mkdtemp(prefix="journeyman-tests-")
 """Where commands keep what outlives them, if a test does not say: not where the user's own is."""
-QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journeyman.pytest_plugin"}
+QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journeyman.testing.pytest_plugin"}
 """An environment in which `journeyman test` does not load the plugins of others, which takes longer than its tests."""
 _SETTINGS = Path(__file__).parent / "settings"
 """The settings of whoever runs commands in tests: commands of agents have no box, if a test does not say."""

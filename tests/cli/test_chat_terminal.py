@@ -6,7 +6,7 @@ from signal import SIGTERM
 
 import pytest
 
-from journeyman.foreign import OLD_SLASH_WORDS
+from journeyman.definition.foreign import OLD_SLASH_WORDS
 from tests.cli.program import Warm
 from tests.cli.terminal import COLUMNS, chatting
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman.connect import connect
-from journeyman.env_file import read_env_file
 from journeyman.errors import ModelUnavailable
+from journeyman.machine.env_file import read_env_file
 from tests.cli.program import Warm, assert_one_error_line
 
 AGENTS = """

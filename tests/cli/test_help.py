@@ -17,7 +17,7 @@ from cyclopts.argument import ArgumentCollection
 from journeyman.cli import COMMANDS, HELP, SHARED, ascii_of
 from journeyman.cli.app import app
 from journeyman.cli.options import Flag, GivenOptions, SharedOptions, options_taken, split_shared
-from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
+from journeyman.definition.foreign import OLD_COMMANDS, OLD_OPTIONS
 from tests.cli.program import Warm, assert_one_error_line, environment, journeyman
 
 HEAVY = ("cyclopts", "rich", "aiohttp", "anthropic", "openai", "prompt_toolkit", "pydantic_ai", "httpx2", "mcp")

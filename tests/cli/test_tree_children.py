@@ -14,8 +14,8 @@ from journeyman.cli.show.lines import Line, laid_out
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree, outline_lines
 from journeyman.events.json_form import told_of
+from journeyman.events.run_view import RunViews
 from journeyman.result import Metadata
-from journeyman.run_view import RunViews
 from journeyman.types import RunPath, Usage
 from tests.cli.program import AGENTS, Warm, timeless
 from tests.cli.terminal import terminal

@@ -23,10 +23,10 @@ from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, DONE, OVER, Record, unpack_step
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.gate import Allow, Ask
+from journeyman.inbox.signals import Signal
 from journeyman.journal import decode_step
 from journeyman.model import Request
 from journeyman.record import Recorder, Recordings
-from journeyman.signals import Signal
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Effect, ToolUse

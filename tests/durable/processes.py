@@ -22,7 +22,7 @@ from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import DONE, Claim, Record, Row, StepState, pack_step, record_of_step
 from journeyman.durable.sqlite import SqliteEngine
 from journeyman.errors import StoreError
-from journeyman.signals import Signal, SignalKind
+from journeyman.inbox.signals import Signal, SignalKind
 from journeyman.step import RunStep
 from journeyman.store import StoredSession
 from tests.play import existing

@@ -17,8 +17,8 @@ from journeyman.durable.engine import Taken
 from journeyman.durable.records import Record, Row
 from journeyman.durable.rules import RowRule, hand_over_row, needs_ticket
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
+from journeyman.inbox.signals import Signal
 from journeyman.model import Request
-from journeyman.signals import Signal
 from journeyman.testing.scripted import Answer, FunctionModel
 from tests.durable.processes import START, Process
 from tests.durable.worlds import World, do, done_twice

@@ -7,7 +7,7 @@ import pytest
 
 from journeyman import Agent, Success
 from journeyman.durable.durable import Durable
-from journeyman.signals import Signal
+from journeyman.inbox.signals import Signal
 from tests.durable.processes import Stage, a_signal
 from tests.durable.worlds import World, do, is_cancelled
 from tests.play import following, virtual_clock

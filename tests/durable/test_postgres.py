@@ -15,7 +15,7 @@ from journeyman.durable import Durable, PostgresEngine
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import BEGUN, MOST_BYTES, Change
 from journeyman.errors import StoreError
-from journeyman.signals import Signal
+from journeyman.inbox.signals import Signal
 from journeyman.store.database import NOTICED, NUMBER, OUTCOME
 from journeyman.testing.scripted import ScriptedModel, call
 from tests.durable.processes import START, a_row, a_signal, a_step, claimed, found, opened, ready_ids

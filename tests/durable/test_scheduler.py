@@ -19,7 +19,7 @@ from journeyman.durable import schema_sql
 from journeyman.durable.engine import Engine
 from journeyman.durable.records import OPEN, OVER, Change, Claim, Record, Row, Status
 from journeyman.durable.rules import MOST_DEATHS, RowRule, hand_over_row
-from journeyman.signals import SignalKind
+from journeyman.inbox.signals import SignalKind
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, in_file, in_memory, in_postgres
 from tests.play import existing
 from tests.support.postgres import PostgresServer

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from journeyman.durable.records import OVER, Change, Status
-from journeyman.signals import SignalKind
+from journeyman.inbox.signals import SignalKind
 from tests.durable.processes import START, Stage, a_row, a_signal, a_step, claimed, found, heard, ready_ids
 
 DONE_CHANGE = Change(status="done")

@@ -16,7 +16,7 @@ from journeyman.durable.engine import Taken
 from journeyman.durable.worker import Worker
 from journeyman.errors import RunOver
 from journeyman.gate import DECISION, Allow
-from journeyman.signals import PendingQuestion, Signal, SignalKind
+from journeyman.inbox.signals import PendingQuestion, Signal, SignalKind
 from journeyman.types import JsonObject
 from tests.durable.processes import Process, Stage, a_signal
 from tests.durable.worlds import World, asked, asking_agent, do, is_cancelled, until

@@ -25,10 +25,10 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from journeyman import Agent, ErrorCode, Output, Runtime, Subagents, run
+from journeyman.definition.json_numbers import LONG
 from journeyman.durable import Durable, InMemoryEngine, Memory, Worker
 from journeyman.errors import InvalidArguments
 from journeyman.journal import InMemoryJournal
-from journeyman.json_numbers import LONG
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call
 from journeyman.tools.exact import store_value
 from journeyman.tools.schema import output_schema

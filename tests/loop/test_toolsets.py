@@ -16,7 +16,7 @@ from journeyman.events import Event, ToolCalled, ToolFinished
 from journeyman.gate import Allow, Approval, Gate, GateRequest, Seen, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
-from journeyman.output import OneOf
+from journeyman.output.output import OneOf
 from journeyman.permission import Permission
 from journeyman.record import Recordings
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, play_by_history, say

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Agent, Message, Text, ToolResult, run
+from journeyman.definition.narrowing import is_list
 from journeyman.history import INTERRUPTED, ImportedHistory, from_messages
 from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.google.model import GoogleModel
 from journeyman.models.openai import OpenAIChatModel, OpenAIModel
-from journeyman.narrowing import is_list
 from journeyman.testing import ScriptedModel
 from journeyman.types import Opaque, Thinking
 from tests.models.encoding import AnyModel, faults_of, request

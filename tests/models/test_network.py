@@ -14,9 +14,9 @@ import aiohttp_socks
 import pytest
 
 from journeyman.errors import ProviderError
+from journeyman.hosts.proxies import Proxy
 from journeyman.models.answers import read_refusal
 from journeyman.models.transport import FOREIGN, Exchange, Network, Timeouts, failure_before, open_stream
-from journeyman.proxies import Proxy
 from journeyman.types import Usage
 from tests.contracts.faults import CERTIFICATES
 from tests.contracts.patient_clock import on_patient_clock

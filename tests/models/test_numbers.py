@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Agent, Runtime, Tool, run
+from journeyman.definition.json_numbers import WrittenNumber, read_json, write_json
 from journeyman.gate import DecisionCodec, GateRequest, Rewrite
-from journeyman.json_numbers import WrittenNumber, read_json, write_json
 from journeyman.model import Prefix
 from journeyman.models.anthropic.decode import AnthropicDecoder
 from journeyman.models.decoding import Decoder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from journeyman.proxies import ProxyRefused, find_proxy
+from journeyman.hosts.proxies import ProxyRefused, find_proxy
 
 PROXY = "http://proxy.corp:8080"
 URL = "https://models.example/v1"

@@ -13,7 +13,7 @@ from journeyman.compaction import Compaction
 from journeyman.events import Listener
 from journeyman.gate import GateRequest
 from journeyman.journal import InMemoryJournal
-from journeyman.output import TEXT, Output, Reflection
+from journeyman.output.output import TEXT, Output, Reflection
 from journeyman.tools.tools import AnyTool, CallNext, MiddlewareCall, Tool
 from journeyman.window import Shortened
 from tests.properties import returns

@@ -14,9 +14,9 @@ from journeyman import Agent, Output, Runtime, ask_user, run, tool
 from journeyman.durable import Durable
 from journeyman.errors import RunBlocked
 from journeyman.gate import Allow, Approval, Ask, Decision, Rewrite
+from journeyman.inbox.signals import Signal, SignalHandle
 from journeyman.record import RecordedEvent, Recorder, Recordings
 from journeyman.record.operator import RecordedSignals, open_questions
-from journeyman.signals import Signal, SignalHandle
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.tools import ToolContext, toolset
 from tests.play import make_gate

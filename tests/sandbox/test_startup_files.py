@@ -9,8 +9,8 @@ from types import FrameType
 import pytest
 
 from journeyman.gate import Allow, Ask
+from journeyman.machine.startup_files import HeldFile, StartupFiles
 from journeyman.permission import Permission
-from journeyman.startup_files import HeldFile, StartupFiles
 from tests.permission.workshop import request
 from tests.sandbox.conftest import make_unheld
 

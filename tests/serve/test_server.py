@@ -13,12 +13,12 @@ from journeyman import Abort, Agent, Budget, DefinitionError, Event, Output, Run
 from journeyman.errors import StoreError
 from journeyman.events import RunFailed, RunStarted, SignalTaken, SinkEvent
 from journeyman.gate import DECISION, Allow, Approval, Ask, Decision, Deny, GateRequest
+from journeyman.inbox.signals import Signal
 from journeyman.journal import InMemoryJournal
 from journeyman.mcp_server import create_mcp_server
 from journeyman.mcp_server.server import ServedCall, served_tool
 from journeyman.record.signals import FromOutside
 from journeyman.serve.live import Live, ServeLimits
-from journeyman.signals import Signal
 from journeyman.testing.scripted import FunctionModel, ScriptedModel, call, say
 from journeyman.types import JsonObject, Usage
 from tests.play import cancelled, make_gate, make_tool, virtual_clock

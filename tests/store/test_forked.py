@@ -114,7 +114,7 @@ def test_a_fork_waits_for_the_work_of_other_threads(kind: str, warm: Warm, tmp_p
         tmp_path / "unused",
         f"""
 import threading
-from journeyman.forks import hold_at_forks
+from journeyman.machine.forks import hold_at_forks
 
 first, second = threading.{kind}(), threading.{kind}()
 hold_at_forks(first)
@@ -159,7 +159,7 @@ def test_a_fork_does_not_wait_for_ever(warm: Warm, tmp_path: Path) -> None:
         tmp_path / "unused",
         """
 import threading
-from journeyman import forks
+from journeyman.machine import forks
 
 forks._PATIENCE_S = 0.05
 lock, end, begun = threading.Lock(), threading.Event(), threading.Event()

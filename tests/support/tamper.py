@@ -7,7 +7,7 @@ from typing import Final
 
 import psycopg
 
-from journeyman.data import field_names
+from journeyman.definition.data import field_names
 from journeyman.durable.records import Row
 from journeyman.store.codec import checksum
 from journeyman.store.recordings import events_path

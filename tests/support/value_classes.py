@@ -1,5 +1,5 @@
-"""For griffe: the constructors of the classes that `journeyman.data` makes dataclasses of, and what is said of members
-that have no docstring: that of the port which they keep, or the sentence that `fields.toml` has for them."""
+"""For griffe: the constructors of the classes that `journeyman.definition.data` makes dataclasses of, and what is said
+of members that have no docstring: that of the port which they keep, or the sentence that `fields.toml` has for them."""
 
 import tomllib
 from collections.abc import Iterator

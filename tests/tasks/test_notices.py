@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from journeyman import Agent, Chat, Runtime, Tasks, ToolContext, ToolResult, Usage, tool
 from journeyman.events import Identity, TaskInfo
-from journeyman.inbox import Conversation, Inbox, enter_conversation
+from journeyman.inbox.inbox import Conversation, Inbox, enter_conversation
 from journeyman.permission.taint import TaintGate
 from journeyman.tasks.task import LONGEST, notice
 from journeyman.testing.scripted import ScriptedModel, call, say

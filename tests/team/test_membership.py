@@ -9,7 +9,7 @@ import pytest
 from journeyman import Agent, Chat, Tasks, Team
 from journeyman.errors import TeamError
 from journeyman.events import Identity, ToolFinished
-from journeyman.inbox import current_conversation
+from journeyman.inbox.inbox import current_conversation
 from journeyman.team import ShutdownResult
 from journeyman.team.members import Member
 from journeyman.testing.scripted import ScriptedModel, call

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from journeyman import Agent, DefinitionError, Runtime, run
+from journeyman.definition.narrowing import as_object
 from journeyman.events import SandboxRefused, ToolProgress
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny, Gate, GateRequest
 from journeyman.journal import InMemoryJournal
-from journeyman.narrowing import as_object
 from journeyman.permission import Permission, make_box
 from journeyman.sandbox import Box, BoxLimits, Bubblewrap, NoSandbox, OpenSandbox, SandboxGuarantees, secrets_of_home
 from journeyman.sandbox.trials import visible_folder

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from journeyman import Abort, Agent, Failure, Result, run
-from journeyman.environment import is_secret
 from journeyman.events import ToolProgress
+from journeyman.machine.environment import is_secret
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.toolbox import Shell, Workspace
 from tests.toolbox.player import Player

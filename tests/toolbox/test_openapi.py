@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journeyman import Agent, DefinitionError, run
-from journeyman.narrowing import as_object
+from journeyman.definition.narrowing import as_object
 from journeyman.testing import ScriptedModel, call
 from journeyman.toolbox import openapi_tools
 from journeyman.tools.tools import AnyTool

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias, assert_type
 import pytest
 from pydantic import JsonValue
 
-from journeyman import narrowing as ask
 from journeyman.cancellation import own_task
-from journeyman.json_numbers import WrittenNumber, read_json, read_object
+from journeyman.definition import narrowing as ask
+from journeyman.definition.json_numbers import WrittenNumber, read_json, read_object
 
 Word: TypeAlias = Literal["read", "write"]
 

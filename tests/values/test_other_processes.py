@@ -9,7 +9,7 @@ import pytest
 
 from journeyman import Agent, DefinitionError, JourneymanError, Limits, Output, Rejected, run, run_sync, tool
 from journeyman import errors as errors_module
-from journeyman.definition import StoredError, join_sentences
+from journeyman.definition.problems import StoredError, join_sentences
 from journeyman.errors import (
     BudgetRefused,
     Hinted,

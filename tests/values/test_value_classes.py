@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journeyman import DefinitionError
-from journeyman.data import copy_with, lazy_dataclass
+from journeyman.definition.data import copy_with, lazy_dataclass
 
 
 @dataclass(frozen=True, slots=True)

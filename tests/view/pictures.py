@@ -21,7 +21,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from playwright.async_api import Browser, Page, Route, async_playwright
 
-from journeyman.environment import somebody
+from journeyman.machine.environment import somebody
 from journeyman.record import Recorder, Recordings
 from journeyman.store.file import File
 from journeyman.store.recordings import EVENTS, events_path

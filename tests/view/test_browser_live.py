@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from journeyman.durable import Durable
-from journeyman.environment import somebody
+from journeyman.machine.environment import somebody
 from journeyman.record import Recorder, Recordings
 from journeyman.store.recordings import events_path
 from tests.cli.program import Done, Running, Warm, running

@@ -13,15 +13,15 @@ import pytest
 
 from journeyman import Agent, Chat, Result, Runtime, run_many
 from journeyman.cli.show.tree import outline_lines
-from journeyman.data import copy_with
+from journeyman.definition.data import copy_with
 from journeyman.durable import Durable, RunInfo
 from journeyman.durable.rules import RowRule
 from journeyman.events import Event
 from journeyman.events.json_form import told_of
+from journeyman.events.run_status import GOES_ON, RunStatus
+from journeyman.events.run_view import RunViews
 from journeyman.record import RecordedEvent, Recorder, Recordings
 from journeyman.record.recorder import DELTAS
-from journeyman.run_status import GOES_ON, RunStatus
-from journeyman.run_view import RunViews
 from journeyman.testing.scripted import ScriptedModel, call, say
 from journeyman.types import adapter_of
 from journeyman.view.queries import Filters, StoreReader

@@ -27,11 +27,11 @@ from typing_extensions import TypeVar
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import Budget, limits_of
 from journeyman.cancellation import Abort, Scope, is_failure, running_loop, wait_until_ended
-from journeyman.definition import COUNT, Kind, is_one_of, none_or, raise_problems, value_problems
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.problems import COUNT, Kind, is_one_of, none_or, raise_problems, value_problems
 from journeyman.endings import BudgetContext, CancelledContext, ErrorInfo, InternalContext
 from journeyman.errors import JourneymanError, Problem, name_and_words
 from journeyman.events import BatchEvent, BatchPaused, Callbacks, InputFinished, Listener
-from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.prepare import begin
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, RatePause, RunOptions, enter, run_context

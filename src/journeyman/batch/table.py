@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 
 _SEPARATORS: Final = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """What stands between the cells of a table, and its name."""

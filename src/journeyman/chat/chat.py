@@ -23,13 +23,13 @@ from journeyman.chat.questions import Questions
 from journeyman.chat.runs import Runs, end_of
 from journeyman.chat.turn import ChatOptions, ChatState, Hold, OpenOptions, Turn, opened_model, problems_of
 from journeyman.connect import connect, connect_session
-from journeyman.definition import explain_arguments, raise_problems
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.problems import explain_arguments, raise_problems
 from journeyman.endings import ErrorCode
 from journeyman.errors import ChatBusy, ChatHeld, DefinitionError, NothingToContinue, NothingToUndo, Problem
 from journeyman.events import Callbacks, ContextCompacted, Event, Listener, TurnEnded
-from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import Decision
-from journeyman.inbox import Inbox, Queue, Receipt
+from journeyman.inbox.inbox import Inbox, Queue, Receipt
 from journeyman.loop.prepare import runtime_problems
 from journeyman.loop.streaming import Events
 from journeyman.loop.watch import Watch, begin_tape, end_tape

@@ -7,9 +7,9 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field
 
 from journeyman.gate import current_guard
-from journeyman.inbox import current_conversation
+from journeyman.inbox.inbox import current_conversation
+from journeyman.inbox.questions import PendingQuestions
 from journeyman.loop.watch import Watch
-from journeyman.questions import PendingQuestions
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import tool
 from journeyman.types import Text, ToolResult

@@ -18,11 +18,11 @@ from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.chat.questions import Questions
 from journeyman.chat.turn import Turn
 from journeyman.chat.writer import DurableSession, SessionWriter, TurnLife, first_difference
-from journeyman.data import copy_with
+from journeyman.definition.data import copy_with
 from journeyman.errors import InvalidArguments, StoreError
 from journeyman.events import Callbacks, ContextCompacted, Listener
 from journeyman.history import History
-from journeyman.inbox import Inbox, Queue, Receipt, current_conversation, enter_conversation
+from journeyman.inbox.inbox import Inbox, Queue, Receipt, current_conversation, enter_conversation
 from journeyman.journal import Digests, RecordingSink, Section, SharedTape
 from journeyman.loop.prepare import begin, closing_of, prepare_to_compact
 from journeyman.loop.request import compact

@@ -14,14 +14,14 @@ from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort, NeverAwaited, is_done_for, wait_until_ended
 from journeyman.chat.questions import Questions
 from journeyman.connect import connect
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_sequence
 from journeyman.endings import ErrorInfo
 from journeyman.errors import ModelUnavailable, Problem
 from journeyman.events import Callbacks, Listener
-from journeyman.inbox import Inbox
+from journeyman.inbox.inbox import Inbox
 from journeyman.loop.state import Run
 from journeyman.model import Model, opened
-from journeyman.narrowing import is_sequence
 from journeyman.result import CallbackError, Result
 from journeyman.session import Session
 from journeyman.tools.deps import deps_of_run, lacks_deps

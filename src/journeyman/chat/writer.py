@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from journeyman.agent import Agent, Runtime
 from journeyman.cancellation import Abort
 from journeyman.chat.questions import Questions
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.history import History
-from journeyman.inbox import Conversation, Inbox, Queue, Receipt
+from journeyman.inbox.inbox import Conversation, Inbox, Queue, Receipt
 from journeyman.loop.prepare import closing_of
 from journeyman.loop.state import Options, Run
 from journeyman.model import Prefix

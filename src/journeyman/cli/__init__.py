@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from unicodedata import category, name, normalize
 
 from journeyman.cli.outputs import OutputLost, guard_stream
-from journeyman.version import package_version
+from journeyman.machine.version import package_version
 
 
 class CommandText(NamedTuple):
@@ -215,7 +215,7 @@ def _read_env_files(words: list[str]) -> tuple[list[str], str]:
         files.append(named)
     for file in files:
         try:
-            read = resolve_name("journeyman.env_file:read_env_file")(file)
+            read = resolve_name("journeyman.machine.env_file:read_env_file")(file)
         except OSError as error:
             hint = "Check --env-file and JOURNEYMAN_ENV_FILE."
             return [], f"error: {file} cannot be read: {error.strerror or error}. {hint}\n"

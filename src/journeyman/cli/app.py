@@ -19,9 +19,9 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError, UnusedCl
 from journeyman.cli import COMMANDS, HELP, SHARED
 from journeyman.cli.options import command_of, options_taken, read_shared, split_shared, with_shared
 from journeyman.cli.show.screen import print_error
+from journeyman.definition.foreign import OLD_COMMANDS, OLD_OPTIONS
 from journeyman.errors import DefinitionError, Hinted, quoted
-from journeyman.foreign import OLD_COMMANDS, OLD_OPTIONS
-from journeyman.version import package_version
+from journeyman.machine.version import package_version
 
 USAGE, INTERRUPTED = 2, 130
 _EXTRAS = {

@@ -34,13 +34,13 @@ from journeyman.cli.run import Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, one_line, ran, short_usage, usage_sentence
 from journeyman.cli.show.played import cassette_lines
 from journeyman.cli.show.screen import open_screen
+from journeyman.definition.narrowing import is_json_object
 from journeyman.errors import ProviderError, count
 from journeyman.loop.run import run as run_agent
 from journeyman.model import Collector
 from journeyman.models.cassette.cassette import Cassette
 from journeyman.models.cassette.format import RecordedRequest, messages_of
 from journeyman.models.transport import offline
-from journeyman.narrowing import is_json_object
 from journeyman.processes.unboxed import Unboxed
 from journeyman.processes.whole_run import run_whole
 from journeyman.record.reading import RecordedRun, Recordings

@@ -16,12 +16,12 @@ from journeyman.cli.options import AgentName, GivenOptions, SkillFolders
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
-from journeyman.definition import join_sentences
+from journeyman.definition.problems import join_sentences
 from journeyman.errors import DefinitionError, ModelUnavailable, count, visible
 from journeyman.loop.validation import layer_name
 from journeyman.model import ModelSettings, Prefix, sent_tools
-from journeyman.output import SubmitTool
-from journeyman.output_plan import OutputMember
+from journeyman.output.output import SubmitTool
+from journeyman.output.plan import OutputMember
 from journeyman.prompt import SystemPrompt
 from journeyman.skills import Skills
 from journeyman.tools.deps import NOT_DECLARED, declared, deps_of_run, kind_name, lacks_deps

@@ -31,6 +31,7 @@ from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.run import Job, Kept, Stage, Stdout, input_of_job, not_started, present, recording_in, stage_of
 from journeyman.cli.show.lines import arguments, clean, one_line
 from journeyman.cli.show.screen import stderr_console
+from journeyman.definition.narrowing import is_json_object
 from journeyman.durable.dispatch import Dispatcher
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo, load_head
@@ -47,15 +48,14 @@ from journeyman.errors import (
     quoted,
 )
 from journeyman.events import Listener
-from journeyman.files import make_private_folder
 from journeyman.gate import Allow, Decision, Deny, Rewrite
+from journeyman.inbox.signals import SAID, PendingQuestion, SignalHandle
 from journeyman.journal import OpenRecords
-from journeyman.narrowing import is_json_object
+from journeyman.machine.files import make_private_folder
 from journeyman.permission.permission import PermissionMode
 from journeyman.record.operator import RecordedSignals
 from journeyman.record.reading import Recordings
 from journeyman.result import Failure, Result
-from journeyman.signals import SAID, PendingQuestion, SignalHandle
 from journeyman.store.address import read_address
 from journeyman.store.database import without_password
 from journeyman.store.repair import StoreRepaired

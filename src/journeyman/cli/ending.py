@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 from journeyman.cancellation import Abort
 from journeyman.cli.show.screen import print_error
 from journeyman.closing import TimeToEnd
-from journeyman.descriptors import take_descriptor
+from journeyman.machine.descriptors import take_descriptor
 from journeyman.processes.marked import kill_children
 
 TERMINATED_S: Final = 8.0

@@ -35,6 +35,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, print_error, stderr_console
 from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
+from journeyman.definition.narrowing import is_group
 from journeyman.errors import (
     DefinitionError,
     McpUnavailable,
@@ -47,7 +48,6 @@ from journeyman.errors import (
     quoted,
 )
 from journeyman.model import Model
-from journeyman.narrowing import is_group
 from journeyman.permission.permission import PermissionMode
 from journeyman.skills import Skills
 from journeyman.tools.deps import deps_of_run, lacks_deps

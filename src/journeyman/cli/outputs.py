@@ -10,7 +10,7 @@ from typing import TextIO, cast
 
 from typing_extensions import Buffer
 
-from journeyman.descriptors import write_all
+from journeyman.machine.descriptors import write_all
 
 
 class OutputLost(Exception):

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import orjson
 
 from journeyman.cli.show.lines import EMPTY, Line
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.errors import ProviderError
 from journeyman.models.openai import LLAMA_CPP, LM_STUDIO, OLLAMA, VLLM, Endpoint
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts, open_stream
-from journeyman.narrowing import as_list, as_object, as_text
 
 SERVERS: Final = (OLLAMA, LM_STUDIO, LLAMA_CPP, VLLM)
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")

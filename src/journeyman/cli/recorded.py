@@ -23,14 +23,14 @@ from journeyman.cli.options import ForceFlag, GivenOptions, RunName
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, refusal_words
 from journeyman.cli.show.played import cassette_lines, text_of_value
+from journeyman.definition.json_numbers import write_json
 from journeyman.errors import StoreError, count, quoted
-from journeyman.files import make_private_folder, replace_file
+from journeyman.events.run_status import GOES_ON
 from journeyman.journal import OpenRecords
-from journeyman.json_numbers import write_json
+from journeyman.machine.files import make_private_folder, replace_file
 from journeyman.record.page import page
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
 from journeyman.record.recorder import Recorder
-from journeyman.run_status import GOES_ON
 from journeyman.store.repair import StoreRepaired
 from journeyman.types import adapter_of
 

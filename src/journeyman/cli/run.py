@@ -49,14 +49,14 @@ from journeyman.closing import TimeToEnd
 from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
-from journeyman.descriptors import STDIN, take_stdout, write_all
+from journeyman.definition.foreign import STREAM_CHANGED
+from journeyman.definition.json_numbers import read_json, write_json
 from journeyman.endings import ErrorCode, InvalidInputContext, ModelUnavailableContext
 from journeyman.errors import InvalidArguments, ModelUnavailable, NotRecorded, StoreError, count, visible_json
 from journeyman.events import Event, Listener
-from journeyman.foreign import STREAM_CHANGED
 from journeyman.journal import OpenRecords, Telemetry
-from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.run import run as run_agent
+from journeyman.machine.descriptors import STDIN, take_stdout, write_all
 from journeyman.result import Failure, Result, fail_before_start, plain_output
 from journeyman.tools.clear_events import ClearEvents
 from journeyman.tools.known_secrets import known_secrets

@@ -26,13 +26,13 @@ from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
-from journeyman.data import field_names
+from journeyman.definition.data import field_names
 from journeyman.durable.binding import Program
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import BEGUN, Head, ListedRun, QueueState, Record, RunInfo, info_of, load_head
 from journeyman.errors import InvalidArguments, RunBlocked, RunUnknown, count, quoted
+from journeyman.events.run_status import RunStatus
 from journeyman.record.reading import RecordedRun, Recordings
-from journeyman.run_status import RunStatus
 from journeyman.types import adapter_of
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

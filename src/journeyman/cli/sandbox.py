@@ -20,13 +20,13 @@ from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.options import BoxOptions, SandboxUse
 from journeyman.cli.show.lines import Line, one_line, refusal_words
 from journeyman.cli.show.screen import stderr_console
-from journeyman.environment import select_environment
 from journeyman.errors import name_and_words, quoted
 from journeyman.hosts.names import host_problem
-from journeyman.needs import read_need
+from journeyman.machine.environment import select_environment
+from journeyman.machine.startup_files import StartupFiles
 from journeyman.sandbox.box import Box, secrets_of_home
+from journeyman.sandbox.needs import read_need
 from journeyman.sandbox.sandbox import SandboxUnavailable
-from journeyman.startup_files import StartupFiles
 from journeyman.toolbox.boxed import AskedSandbox, SandboxChoice, asked_sandbox
 
 if TYPE_CHECKING:

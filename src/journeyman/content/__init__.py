@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from journeyman.faces import lazy_face
+from journeyman.definition.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.content.media import LARGEST_BYTES, MediaLimit, MediaSupport

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from journeyman.content.signatures import has_password, lack_of, media_type_of, n_pages_of, size_of
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 
 FileKind: TypeAlias = Literal["image", "document", "audio"]
 """What a file is for a model."""

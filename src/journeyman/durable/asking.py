@@ -7,8 +7,8 @@ from typing import Final
 from journeyman.durable.records import digest_question
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import DECISION, ONCE, Approval, Decision
-from journeyman.questions import answered_event
-from journeyman.signals import PendingQuestion, Signal
+from journeyman.inbox.questions import answered_event
+from journeyman.inbox.signals import PendingQuestion, Signal
 from journeyman.step import RunStep
 from journeyman.types import RunPath
 

@@ -10,7 +10,7 @@ from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import Abort
 from journeyman.chat.questions import Questions
 from journeyman.chat.writer import TurnLife
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.durable.records import Head, gates_of
 from journeyman.errors import SubagentMisused
 from journeyman.events import Callbacks, Listener

@@ -26,7 +26,7 @@ from journeyman.durable.journal import Exit
 from journeyman.durable.records import OVER, Head, Row, load_head, make_row
 from journeyman.durable.watcher import Hub
 from journeyman.errors import InvalidArguments, JourneymanError, RunBlocked, RunDiffers, RunInUse, RunOver, StoreError
-from journeyman.inbox import Queue
+from journeyman.inbox.inbox import Queue
 from journeyman.journal import new_id
 from journeyman.result import Result
 from journeyman.session import TURN, Snapshot, Step, turn_name

@@ -23,11 +23,11 @@ from journeyman.durable.journal import Lease, RunProcess
 from journeyman.durable.records import DONE, OVER, Head, Row, check_record, load_head, make_row, prints_of, taken_by
 from journeyman.errors import DefinitionError, RunBlocked, SubagentMisused, TeamError
 from journeyman.events import Delivery, Identity, MailKind, TaskInfo, TeamMessage
-from journeyman.inbox import Post
+from journeyman.inbox.inbox import Post
+from journeyman.inbox.signals import Signal, SignalKind
 from journeyman.journal import Above, Lives, SentRun, SentRuns, StepFacts, decode_step, encode_step
 from journeyman.loop.watch import traceparent_of
 from journeyman.result import Result
-from journeyman.signals import Signal, SignalKind
 from journeyman.step import RunStep
 from journeyman.subagents.results import ended_task
 from journeyman.tasks.task import notice, unknown_task

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from journeyman.cancellation import Abort, Wakeup, wait_until_ended
 from journeyman.chat.writer import SessionWriter, TurnLife
-from journeyman.data import copy_with, lazy_dataclass
+from journeyman.definition.data import copy_with, lazy_dataclass
 from journeyman.durable.binding import Program
 from journeyman.durable.children import Here, SentOut, budget_of, make_end_signal
 from journeyman.durable.intake import Intake
@@ -37,7 +37,8 @@ from journeyman.durable.records import (
     record_of_step,
 )
 from journeyman.errors import InvalidArguments, RunBlocked, SubagentMisused
-from journeyman.inbox import Inbox, current_conversation, enter_conversation
+from journeyman.inbox.inbox import Inbox, current_conversation, enter_conversation
+from journeyman.inbox.signals import PendingQuestion, Signal
 from journeyman.journal import Lives, RecordingSink, StepFacts, encode_step
 from journeyman.loop.finish import END_STEP
 from journeyman.loop.prepare import begin, closing_of
@@ -46,7 +47,6 @@ from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, Run, enter, last_handed_in
 from journeyman.loop.watch import begin_tape, end_tape
 from journeyman.result import Result, Success
-from journeyman.signals import PendingQuestion, Signal
 from journeyman.store.codec import pack
 from journeyman.store.log import lines_of_messages, lines_of_step, queued
 from journeyman.tools.exact import StoredValue, load_value

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, 
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.cancellation import Abort, running_loop, wait_until_ended
-from journeyman.definition import explain_arguments, is_count, missing_attribute, raise_problems
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.problems import explain_arguments, is_count, missing_attribute, raise_problems
 from journeyman.durable.binding import Program
 from journeyman.durable.chats import ChatSession
 from journeyman.durable.dispatch import LATE_S, Dispatcher
@@ -48,14 +49,14 @@ from journeyman.durable.sqlite import SqliteEngine
 from journeyman.durable.watcher import Hub
 from journeyman.errors import InvalidArguments, RunBlocked, RunDiffers, RunUnknown, StoreError, SubagentMisused, quoted
 from journeyman.events import Callbacks, Listener
-from journeyman.foreign import refuse_old_arguments
+from journeyman.events.run_status import RunStatus, words_of
 from journeyman.journal import new_id
 from journeyman.loop.prepare import wrong_options
 from journeyman.loop.run import run as run_once
 from journeyman.loop.state import Options, RunOptions
 from journeyman.loop.watch import traceparent_of
+from journeyman.machine.version import package_version
 from journeyman.result import Pending, Result
-from journeyman.run_status import RunStatus, words_of
 from journeyman.store.address import read_address
 from journeyman.tools.check import listener_problems
 from journeyman.tools.collection import do_aside
@@ -64,7 +65,6 @@ from journeyman.tools.exact import StoredValue, store_value
 from journeyman.tools.results import encodable
 from journeyman.tools.schema import CheckedValue, RefusedValue
 from journeyman.types import Content, Message, UserContent
-from journeyman.version import package_version
 
 # Each time it comes back, its steps are read again: somebody who answers at once should not cost that.
 LINGER_S: Final = 5.0

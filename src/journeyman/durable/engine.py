@@ -31,11 +31,11 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import ClaimOptions, FactName, RowRule, claim_row, note_questions, settle_row
 from journeyman.errors import InvalidArguments, RunBlocked
+from journeyman.inbox.signals import Signal
 from journeyman.journal import END, decode_step
 from journeyman.loop.results import load_result
 from journeyman.result import Result
 from journeyman.session import Snapshot
-from journeyman.signals import Signal
 from journeyman.store.sessions import SessionHead, StoredSession
 from journeyman.tools.collection import do_aside
 

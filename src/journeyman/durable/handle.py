@@ -23,9 +23,9 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.watcher import Hub
 from journeyman.errors import RunBlocked, RunOver
+from journeyman.inbox.signals import PendingQuestion, Signal, SignalHandle, SignalKind
 from journeyman.journal import StepFacts, as_json, encode_step
 from journeyman.result import Result
-from journeyman.signals import PendingQuestion, Signal, SignalHandle, SignalKind
 from journeyman.step import RunStep
 
 Value = TypeVar("Value", default=Any, covariant=True)

@@ -11,9 +11,9 @@ from journeyman.durable.children import SignalPost
 from journeyman.durable.journal import Lease
 from journeyman.events import SignalTaken
 from journeyman.events.noted import SignalOutcome
-from journeyman.inbox import Inbox, Receipt
+from journeyman.inbox.inbox import Inbox, Receipt
+from journeyman.inbox.signals import Signal
 from journeyman.journal import RecordingSink
-from journeyman.signals import Signal
 
 _log = logging.getLogger("journeyman")
 

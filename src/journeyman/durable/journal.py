@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from journeyman.cancellation import current_scope, end_wait
 from journeyman.chat.questions import Questions
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.durable.asking import answer_event, asked_event, question_in_words, question_of_approval, read_answer
 from journeyman.durable.engine import Engine, Written
 from journeyman.durable.records import (
@@ -39,6 +39,8 @@ from journeyman.durable.records import (
 )
 from journeyman.errors import OutcomeUnknown, RunBlocked, StoreError
 from journeyman.gate import DECISION, Approval, Decision
+from journeyman.inbox.questions import Elsewhere
+from journeyman.inbox.signals import PendingQuestion, Signal
 from journeyman.journal import (
     About,
     Codec,
@@ -51,8 +53,6 @@ from journeyman.journal import (
     decode_step,
     encode_step,
 )
-from journeyman.questions import Elsewhere
-from journeyman.signals import PendingQuestion, Signal
 from journeyman.step import RunStep
 from journeyman.texts import shorten_line
 from journeyman.tools.external import external_question

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Unpack
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.engine import Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
@@ -30,8 +30,8 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, is_free, signal_row
 from journeyman.errors import SessionInUse, StoreError
+from journeyman.inbox.signals import Signal, SignalKind
 from journeyman.session import Snapshot, check_session_id, turns_of
-from journeyman.signals import Signal, SignalKind
 from journeyman.store.log import NewRecord, SessionRecord, added_up, seal_records
 from journeyman.store.sessions import SessionHead, SessionRows, StoredSession, open_rows, unknown_session
 

@@ -17,14 +17,14 @@ import orjson
 from pydantic_core import PydanticSerializationError
 
 from journeyman.agent import Agent, Runtime
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple
 from journeyman.errors import RunBlocked, StepTooLarge
+from journeyman.events.run_status import RunStatus, StoredStatus, status_of
+from journeyman.inbox.signals import PendingQuestion
 from journeyman.journal import Above, as_json
-from journeyman.narrowing import is_list_or_tuple
 from journeyman.result import AskedQuestion, Pending, PendingCall
-from journeyman.run_status import RunStatus, StoredStatus, status_of
 from journeyman.session import TURN
-from journeyman.signals import PendingQuestion
 from journeyman.step import STEP_KINDS, RunStep
 from journeyman.store import codec
 from journeyman.store.log import NewRecord

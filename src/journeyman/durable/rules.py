@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, Literal, TypeAlias, TypedDict
 
-from journeyman.data import copy_with, lazy_dataclass
+from journeyman.definition.data import copy_with, lazy_dataclass
 from journeyman.durable.dispatch import may_be_handed_over
 from journeyman.durable.records import OVER, Change, Claim, Row, Status
-from journeyman.signals import SignalKind
+from journeyman.inbox.signals import SignalKind
 
 MOST_DEATHS: Final = 20
 """A run that takes its process down so often in a row, before it has done a new step, is blocked. Fewer would block

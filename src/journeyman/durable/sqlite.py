@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import Unpack
 
 from journeyman.cancellation import wait_until_ended
-from journeyman.data import field_names
+from journeyman.definition.data import field_names
 from journeyman.durable.engine import Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
     LAST,
@@ -45,8 +45,8 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
 from journeyman.errors import StoreError
+from journeyman.inbox.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.session import Snapshot
-from journeyman.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.store.file import Lock, WorkOutcome, is_held
 from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.repair import open_or_repair, repair_on_close

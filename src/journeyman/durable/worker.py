@@ -14,8 +14,8 @@ from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import cancel_within, wait_until_ended
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments, raise_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments, raise_problems
 from journeyman.durable.binding import Program
 from journeyman.durable.dispatch import GIVE_BACK_S, Ticket, Tickets, may_be_handed_over
 from journeyman.durable.durable import Durable

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.faces import refuse_name
 from journeyman.endings import ErrorInfo
 from journeyman.events.batch import BatchEvent, BatchPaused, InputFinished
 from journeyman.events.chat import (
@@ -99,7 +100,6 @@ from journeyman.events.team import (
     MemberChanged,
     TeamMessage,
 )
-from journeyman.faces import refuse_name
 from journeyman.result import LayerOutcome, ToolKind
 from journeyman.types import JsonObject, RunPath
 

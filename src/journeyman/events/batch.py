@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import ErrorCode
 from journeyman.types import RunPath, Usage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.result import Failure, Success
 from journeyman.types import NOTHING_USED, JsonObject, RunPath, Usage
 

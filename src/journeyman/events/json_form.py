@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import write_sound_json
+from journeyman.definition.narrowing import is_list_or_tuple, is_mapping, is_set
 from journeyman.endings import ErrorInfo
 from journeyman.errors import words_of
 from journeyman.events.chat import TurnEnded
 from journeyman.events.task import TaskEnded, TaskStarted
-from journeyman.json_numbers import write_sound_json
-from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set
 from journeyman.result import plain_output
 from journeyman.types import JsonObject, RunPath
 

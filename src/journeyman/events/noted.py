@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.events.chat import DecisionWord
 from journeyman.types import JsonObject, RunPath
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from journeyman.narrowing import is_dict, is_json_object, is_list
+from journeyman.definition.narrowing import is_dict, is_json_object, is_list
 from journeyman.types import JsonObject
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, overload
 
 from typing_extensions import TypeForm
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import ErrorInfo
 from journeyman.events.partials import read_object, read_value
 from journeyman.hosted.calls import HostedCall

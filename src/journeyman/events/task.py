@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.types import NOTHING_USED, RunPath, Usage
 
 TaskKind: TypeAlias = Literal["tool", "agent", "shell", "member"]

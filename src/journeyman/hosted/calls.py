@@ -12,8 +12,8 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
-from journeyman.data import lazy_dataclass
-from journeyman.narrowing import as_list, as_object, as_text, object_in
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_list, as_object, as_text, object_in
 from journeyman.types import Block, JsonObject, Opaque, Text
 
 

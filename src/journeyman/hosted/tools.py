@@ -11,9 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import COUNT_OR_NONE, Kind, Problem, field_problems, is_one_of, none_or, value_problems
-from journeyman.narrowing import is_list_or_tuple
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple
+from journeyman.definition.problems import (
+    COUNT_OR_NONE,
+    Kind,
+    Problem,
+    field_problems,
+    is_one_of,
+    none_or,
+    value_problems,
+)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from journeyman.cancellation import Scope, call_in, is_awaited, is_failure, log_caught
+from journeyman.definition.json_numbers import LONG, read_object, write_json
 from journeyman.errors import InvalidArguments, OutcomeUnknown, Rejected, StepTooLarge, count
 from journeyman.events import CallAbandoned, GateDecided, SandboxRefused, ToolCalled, ToolFinished, ToolProgress
 from journeyman.gate import DECISION_WORDS, Deny, GateRequest, Stop, make_seen_result
 from journeyman.journal import NO_JOURNAL, Reservation, TypedCodec, about_call
-from journeyman.json_numbers import LONG, read_object, write_json
 from journeyman.loop.approvers import find_approver
 from journeyman.loop.replay import OutcomeCodec, StepCodec, decide_once, facts_of_step, note_outcome, recall_runs
 from journeyman.loop.state import Call, Outcome, Run, StepTally, current_tally, enter, iteration_place, wait_while_held

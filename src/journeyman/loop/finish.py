@@ -12,7 +12,9 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from journeyman.cancellation import Cause, is_awaited, is_failure, log_caught
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import collecting_later
+from journeyman.definition.narrowing import is_group
 from journeyman.endings import (
     BudgetContext,
     CancelledContext,
@@ -29,13 +31,11 @@ from journeyman.events import CallAbandoned, RunFailed, RunStarted, RunSucceeded
 from journeyman.gate import NO_GUARD
 from journeyman.history import History
 from journeyman.journal import END, Journal, TypedCodec
-from journeyman.json_numbers import collecting_later
 from journeyman.loop.calls import finish
 from journeyman.loop.replay import StepCodec
 from journeyman.loop.results import dump_result, load_result
 from journeyman.loop.state import Finished, Outcome, Run, call_with_deps, last_handed_in
 from journeyman.loop.validation import complete_layer
-from journeyman.narrowing import is_group
 from journeyman.result import Failure, Metadata, Result, Success
 from journeyman.step import RunStep
 from journeyman.tools.collection import do_aside

@@ -42,7 +42,7 @@ from journeyman.events import (
 )
 from journeyman.gate import make_seen_hosted_call
 from journeyman.hosted.calls import hosted_calls
-from journeyman.inbox import Inbox
+from journeyman.inbox.inbox import Inbox
 from journeyman.loop.calls import run_calls
 from journeyman.loop.replay import CONTENT, decide_once
 from journeyman.loop.request import ModelCall, explain_cut, fit, note_failure, once, room_for_answer, shrink, taps_of

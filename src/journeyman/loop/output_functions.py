@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import InvalidArguments
 from journeyman.journal import NO_JOURNAL, about_call
 from journeyman.loop.calls import (
@@ -20,7 +20,7 @@ from journeyman.loop.calls import (
     settle_outcome,
 )
 from journeyman.loop.state import Candidate, Outcome, Run, StepTally, wait_while_held
-from journeyman.output_plan import OutputMember
+from journeyman.output.plan import OutputMember
 from journeyman.tools.collection import do_aside
 from journeyman.tools.exact import StoredValue, load_value, store_value
 from journeyman.tools.tools import AnyTool, watch_calls

@@ -15,14 +15,14 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from journeyman.agent import Agent
 from journeyman.cancellation import wait_until_ended
+from journeyman.definition.narrowing import is_mapping
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import name_and_words
 from journeyman.gate import Approval, Decision
-from journeyman.inbox import current_conversation, enter_conversation
+from journeyman.inbox.inbox import current_conversation, enter_conversation
 from journeyman.journal import About, Codec, InMemoryJournal, StoredStep
 from journeyman.loop.prepare import begin
 from journeyman.loop.state import Options, Run
-from journeyman.narrowing import is_mapping
 from journeyman.result import AskedQuestion, Failure, Pending, PendingCall, Result, fail_before_start
 from journeyman.step import RunStep
 from journeyman.types import Effect, JsonObject, ToolResult

@@ -20,7 +20,8 @@ from journeyman.budget import Budget, Ledger, limits_of, open_budget
 from journeyman.cancellation import Scope, is_awaited, is_failure, running_loop
 from journeyman.connect import connect, connect_fetch
 from journeyman.content.media import LARGEST_BYTES, MediaSupport
-from journeyman.definition import is_count
+from journeyman.definition.narrowing import is_sequence
+from journeyman.definition.problems import is_count
 from journeyman.endings import (
     Context,
     ErrorInfo,
@@ -34,7 +35,7 @@ from journeyman.events import Input, Listener, MessageCommitted, OutputModeChose
 from journeyman.events.json_form import plain
 from journeyman.gate import NO_GUARD, ChecksTools, Gate, GateWithDeps, current_guard, guard_for
 from journeyman.history import History
-from journeyman.inbox import Inbox, Outside
+from journeyman.inbox.inbox import Inbox, Outside
 from journeyman.journal import Digests, Journal, RecordingSink, TypedCodec
 from journeyman.loop.replay import CONTENT, TEXTS, decide_once, difference, first_state, recall
 from journeyman.loop.request import view_of
@@ -60,9 +61,8 @@ from journeyman.loop.submission import hand_in_of
 from journeyman.loop.toolsets import ToolsetFailed, ask_toolsets, describe_tools, is_asked_again, retired_tools
 from journeyman.loop.watch import NO_CALLBACKS, Watch, begin_tape
 from journeyman.model import Model, Prefix, ToolSpec, facts_of, make_no_price_error, sent_tools
-from journeyman.narrowing import is_sequence
-from journeyman.output import OutputMode, PerRun, StopGuard
-from journeyman.output_plan import choose_mode
+from journeyman.output.output import OutputMode, PerRun, StopGuard
+from journeyman.output.plan import choose_mode
 from journeyman.prompt import Prompt, PromptFailed, make_content
 from journeyman.step import RunStep
 from journeyman.tools.check import (

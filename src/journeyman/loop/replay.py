@@ -16,7 +16,7 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from journeyman.budget import Budget
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import quoted
 from journeyman.events import CallOutcome
 from journeyman.journal import Codec, Journal, Reservation, StepFacts, TypedCodec, as_json, decode_step, encode_step

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from journeyman.budget import Grant
 from journeyman.cancellation import is_failure, log_caught
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import TruncatedContext
 from journeyman.errors import BudgetRefused, DefinitionError, Problem, ProviderError, ProviderErrorKind, name_and_words
 from journeyman.events import CompactionStep, ContextCompacted, StepRecalled

@@ -17,11 +17,11 @@ from pydantic import BaseModel, PydanticSchemaGenerationError, TypeAdapter
 from pydantic_core import from_json, to_json
 
 from journeyman.agent import Agent
-from journeyman.data import field_names, fields_of
+from journeyman.definition.data import field_names, fields_of
+from journeyman.definition.json_numbers import write_json
 from journeyman.endings import Context, ErrorInfo, Place
 from journeyman.errors import StoredError, name_and_words
 from journeyman.history import turn_text
-from journeyman.json_numbers import write_json
 from journeyman.loop.replay import declared_type
 from journeyman.result import (
     AttemptRecord,

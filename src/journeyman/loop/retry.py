@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from journeyman.cancellation import is_failure
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import BudgetRefused, ProviderError
 from journeyman.loop.state import run_context
 from journeyman.model import (

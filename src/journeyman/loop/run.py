@@ -14,7 +14,8 @@ from typing import Any, Literal, Unpack, overload
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Deps, In, Out, Runtime
 from journeyman.budget import open_budget
 from journeyman.cancellation import Abort, is_awaited, is_cancellation, is_failure
-from journeyman.data import copy_with
+from journeyman.definition.data import copy_with
+from journeyman.definition.foreign import refuse_old_arguments
 from journeyman.endings import (
     AttemptsContext,
     ErrorCode,
@@ -25,9 +26,8 @@ from journeyman.endings import (
 )
 from journeyman.errors import name_and_words
 from journeyman.events import AttemptStarted, Callbacks, Listener, ValidationFailed
-from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import enter_guard
-from journeyman.inbox import current_conversation, enter_conversation
+from journeyman.inbox.inbox import current_conversation, enter_conversation
 from journeyman.journal import TypedCodec
 from journeyman.loop.calls import finish
 from journeyman.loop.finish import announce, conclude, failed_inside, known_end, left_behind

@@ -15,17 +15,17 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypedDict, T
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.budget import Budget, Ledger
 from journeyman.cancellation import Abort, Scope, current_scope
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import START, Context, CutBy, ErrorCode, ErrorInfo, Phase, Place
 from journeyman.events import AttemptCompleted, Callbacks, Event, Listener, MessageCommitted
 from journeyman.gate import Guard
 from journeyman.history import History
-from journeyman.inbox import Inbox
+from journeyman.inbox.inbox import Inbox
 from journeyman.journal import NO_JOURNAL, Digests, Journal, Outside, RecordingSink, SentRuns, SinkEvent
 from journeyman.loop.watch import NO_CALLBACKS, Watch
 from journeyman.model import Model, Response, ToolSpec
-from journeyman.output import OutputMode, StopGuard
-from journeyman.output_plan import OutputMember
+from journeyman.output.output import OutputMode, StopGuard
+from journeyman.output.plan import OutputMember
 from journeyman.result import AttemptRecord, ChildRecord, LayerKind, LayerOutcome, Result, ToolKind, ValidationReport
 from journeyman.step import RunStep, StepKind, iteration_key
 from journeyman.tools.background import TaskContext

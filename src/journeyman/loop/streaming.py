@@ -12,8 +12,8 @@ from typing_extensions import TypeVar
 
 from journeyman.agent import Agent, Deps, In, Out, Runtime
 from journeyman.cancellation import Abort, running_loop, wait_until_ended
+from journeyman.definition.foreign import refuse_old_arguments
 from journeyman.events import Callbacks, Event, Listener
-from journeyman.foreign import refuse_old_arguments
 from journeyman.loop.run import run
 from journeyman.loop.state import StreamOptions
 from journeyman.result import Result

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from journeyman.agent import Agent
 from journeyman.cancellation import is_awaited, is_failure, log_caught
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import ErrorInfo, InvalidResponseContext, RefusedContext, StopGuardContext, SubmitContext
 from journeyman.errors import InvalidArguments, Rejected, name_and_words
 from journeyman.history import turn_text
@@ -36,8 +36,8 @@ from journeyman.loop.state import (
 )
 from journeyman.loop.validation import SCHEMA_LAYER, ValidatorBroken, broken_code
 from journeyman.model import facts_of
-from journeyman.output import ContinueRun, FailRun, OutputMode, Reflection, StopAfter, StopContext
-from journeyman.output_plan import OutputMember, OutputPlan
+from journeyman.output.output import ContinueRun, FailRun, OutputMode, Reflection, StopAfter, StopContext
+from journeyman.output.plan import OutputMember, OutputPlan
 from journeyman.step import RunStep, iteration_key
 from journeyman.tools.collection import do_aside
 from journeyman.tools.prose import find_object

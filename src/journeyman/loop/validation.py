@@ -14,7 +14,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 from pydantic_core import from_json
 
 from journeyman.cancellation import is_awaited, is_failure, log_caught
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_group, is_partial
 from journeyman.endings import CancelledContext, ErrorInfo, ValidationContext
 from journeyman.errors import InvalidArguments, Rejected, place_of, words_of
 from journeyman.events import LayerCompleted, LayerStarted
@@ -22,8 +23,7 @@ from journeyman.journal import as_json
 from journeyman.loop.output_functions import Made, make_output
 from journeyman.loop.replay import decide_once
 from journeyman.loop.state import Candidate, Checking, Layer, Run, attempt_place, call_with_deps, run_context
-from journeyman.narrowing import is_group, is_partial
-from journeyman.output_plan import ArgumentsSchema, OutputMember
+from journeyman.output.plan import ArgumentsSchema, OutputMember
 from journeyman.result import LayerOutcome, ValidationReport
 from journeyman.tools.collection import do_aside
 from journeyman.tools.context import own_copy

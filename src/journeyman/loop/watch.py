@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec
 from journeyman.agent import Runtime
 from journeyman.cancellation import is_awaited, is_failure, log_caught
 from journeyman.connect import recorder_at
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import Place
 from journeyman.errors import Told, name_and_words
 from journeyman.events import (

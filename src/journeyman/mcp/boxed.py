@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
-from journeyman.environment import is_secret, select_environment
-from journeyman.files import is_inside
+from journeyman.hosts.proxies import VARIABLES
+from journeyman.machine.environment import is_secret, select_environment
+from journeyman.machine.files import is_inside
+from journeyman.machine.startup_files import HeldFile, StartupFiles
 from journeyman.mcp.servers import Stdio
 from journeyman.processes.unboxed import Unboxed
-from journeyman.proxies import VARIABLES
-from journeyman.startup_files import HeldFile, StartupFiles
 
 if TYPE_CHECKING:
     from journeyman.sandbox import Box, OpenSandbox, Sandbox, SandboxProcess

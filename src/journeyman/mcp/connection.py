@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from journeyman.cancellation import flatten_error, wait_until_ended
 from journeyman.errors import McpUnavailable, Rejected, count
-from journeyman.inbox import current_conversation
+from journeyman.inbox.inbox import current_conversation
 from journeyman.mcp.elicitation import CallQuestions
 from journeyman.mcp.oauth import SignIn
 from journeyman.mcp.pins import Definition, Offer, changes

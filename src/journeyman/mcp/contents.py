@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pydantic_core import from_json, to_json
 
 from journeyman.content.media import PICTURES, media_type_of
+from journeyman.definition.narrowing import is_json_array, is_json_object
 from journeyman.errors import count
-from journeyman.narrowing import is_json_array, is_json_object
 from journeyman.texts import shorten_line
 from journeyman.types import Base64, Document, Image, Message, Role, Text, ToolResult
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json, to_json
 
 from journeyman.errors import InvalidArguments
+from journeyman.inbox.questions import Asker
 from journeyman.mcp.call_answers import CallAnswers
-from journeyman.questions import Asker
 from journeyman.texts import shorten_line
 from journeyman.tools.raw_schema import RawSchema
 from journeyman.types import JsonObject

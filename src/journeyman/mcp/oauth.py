@@ -28,10 +28,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AnyUrl
 
+from journeyman.definition.narrowing import is_list, is_str_dict
 from journeyman.errors import name_and_words, quoted
-from journeyman.files import make_private_folder, open_lock, replace_file, take_lock
+from journeyman.machine.files import make_private_folder, open_lock, replace_file, take_lock
 from journeyman.mcp.servers import KEYRING, Http, OAuth, TokenProvider
-from journeyman.narrowing import is_list, is_str_dict
 from journeyman.texts import shorten_line
 
 if TYPE_CHECKING:

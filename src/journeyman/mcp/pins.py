@@ -17,7 +17,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from journeyman.errors import PinsDiffer, quoted
-from journeyman.files import replace_file
+from journeyman.machine.files import replace_file
 from journeyman.texts import shorten_line
 from journeyman.tools.tools import canonical
 from journeyman.types import JsonObject

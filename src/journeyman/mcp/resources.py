@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic_core import to_json
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import Rejected
 from journeyman.mcp.connection import MAX_PAGES, ServerConnection
 from journeyman.mcp.contents import to_blocks, to_message

@@ -27,14 +27,14 @@ from pydantic import (
 )
 from pydantic_core import from_json, to_json
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import raise_problems
-from journeyman.environment import is_secret
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
+from journeyman.definition.problems import raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.hosts.names import host_problem
-from journeyman.narrowing import is_dict, is_list, is_list_of_texts, is_mapping, is_str_dict, is_str_mapping
-from journeyman.needs import read_need
+from journeyman.machine.environment import is_secret
 from journeyman.result import Result
+from journeyman.sandbox.needs import read_need
 from journeyman.tools.redaction import scrub_secrets
 from journeyman.types import Message
 

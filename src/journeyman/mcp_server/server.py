@@ -27,7 +27,8 @@ from journeyman import events
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import Abort
 from journeyman.connect import connect
-from journeyman.definition import join_sentences
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.problems import join_sentences
 from journeyman.endings import ErrorInfo, InvalidInputContext
 from journeyman.errors import (
     DefinitionError,
@@ -38,11 +39,11 @@ from journeyman.errors import (
     with_its_end,
 )
 from journeyman.events import Event, Listener
-from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import Allow, Approval, Approver, Decision, Deny
+from journeyman.inbox.questions import PendingQuestions
 from journeyman.loop.run import run
+from journeyman.machine.version import package_version
 from journeyman.model import opened
-from journeyman.questions import PendingQuestions
 from journeyman.result import Failure, Result, Success
 from journeyman.serve.refusals import served_problems
 from journeyman.tools.clear_events import without_known
@@ -51,7 +52,6 @@ from journeyman.tools.known_secrets import known_secrets
 from journeyman.tools.redaction import without_secrets
 from journeyman.tools.schema import CheckedValue, Fields, OutputSchema, Parameter
 from journeyman.types import JsonObject, Usage
-from journeyman.version import package_version
 
 PATIENCE_S: Final = 600.0
 """How long a run waits for the answer to a question, in seconds, before it is given up."""

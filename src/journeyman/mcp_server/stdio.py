@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from journeyman.cancellation import Abort, Scope
-from journeyman.descriptors import (
+from journeyman.machine.descriptors import (
     STDIN,
     STDOUT,
     LeavableThread,

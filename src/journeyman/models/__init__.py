@@ -7,7 +7,7 @@ than its own.
 
 from typing import TYPE_CHECKING
 
-from journeyman.faces import lazy_face
+from journeyman.definition.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.models.prices import price_for, prices_as_of

@@ -29,6 +29,7 @@ from typing import Final
 
 import orjson
 
+from journeyman.definition.narrowing import as_list, as_object
 from journeyman.errors import ProviderError
 from journeyman.history import encodable_text
 from journeyman.model import Part, TextPart, ThinkingPart, is_negative
@@ -36,7 +37,6 @@ from journeyman.models.decoding import Decoder
 from journeyman.models.error_reports import Report, as_seconds, find_error, kind_of_status, read_report, tell_wrapped
 from journeyman.models.sse import begins_as_events
 from journeyman.models.transport import HttpAnswer
-from journeyman.narrowing import as_list, as_object
 from journeyman.types import NOTHING_USED, Usage
 
 _QUOTED_BYTES: Final = 2_048

@@ -13,11 +13,11 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from journeyman.definition.narrowing import as_object, as_text
 from journeyman.errors import ProviderError
 from journeyman.model import Part, ResponseStarted, Room
 from journeyman.models.sse import Event
 from journeyman.models.wire import make_damage_error
-from journeyman.narrowing import as_object, as_text
 from journeyman.types import JsonObject, Price, StopReason, Usage
 
 

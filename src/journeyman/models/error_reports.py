@@ -14,9 +14,9 @@ from typing import Final
 
 import orjson
 
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.models.wire import to_json
-from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import JsonObject
 
 _PASSED_ON_CHARACTERS: Final = 1_000

@@ -17,9 +17,9 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from journeyman.files import read_text
+from journeyman.definition.narrowing import as_list, as_object, as_text
+from journeyman.machine.files import read_text
 from journeyman.models.requests import by_longest_prefix
-from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import JsonObject, Price
 
 BUNDLED: Final = Path(__file__).with_name("prices.json")

@@ -15,10 +15,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic_core import from_json
 
-from journeyman.env_file import hint_of_env_file
 from journeyman.errors import ModelUnavailable, ProviderError
-from journeyman.files import read_text
 from journeyman.hosted.tools import Location
+from journeyman.machine.env_file import hint_of_env_file
+from journeyman.machine.files import read_text
 from journeyman.model import Facts, ModelSettings, Request
 from journeyman.types import NOTHING_USED, JsonObject
 

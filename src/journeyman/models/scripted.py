@@ -2,6 +2,6 @@
 
 from functools import partial
 
-from journeyman.faces import refuse_name
+from journeyman.definition.faces import refuse_name
 
 __getattr__ = partial(refuse_name, __name__)

@@ -13,8 +13,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.models.wire import to_json
-from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.tools.strict import DECIDING, FORMATS, KEYWORDS, OPENAI_KEYWORDS, URI
 from journeyman.types import JsonObject
 

@@ -34,13 +34,13 @@ except ImportError:  # Windows, where descriptors have no such bound
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import ProviderError, ProviderErrorKind
+from journeyman.hosts.proxies import VARIABLES, Proxy, ProxyRefused, find_proxy, shown_address
 from journeyman.model import Tap, current_tap
 from journeyman.models.reuse import PooledConnection, PooledRequest, RequestBody, watch_connections
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.models.vendor_errors import CUT, LEAST_SECRET, Meaning, find_meaning
-from journeyman.proxies import VARIABLES, Proxy, ProxyRefused, find_proxy, shown_address
 from journeyman.tools.redaction import scrub_secrets
 from journeyman.types import NOTHING_USED, Usage
 

@@ -19,11 +19,11 @@ import orjson
 from pydantic_core import from_json
 
 from journeyman.content.media import MediaSupport
+from journeyman.definition.json_numbers import read_json, write_json
+from journeyman.definition.narrowing import as_list, as_object, is_json_object, is_list
 from journeyman.errors import ProviderError, ProviderErrorKind, UnusableAnswer
 from journeyman.history import encodable_text
-from journeyman.json_numbers import read_json, write_json
 from journeyman.model import InputPart, Part, TextPart, ThinkingPart, ToolSpec, current_tap
-from journeyman.narrowing import as_list, as_object, is_json_object, is_list
 from journeyman.types import (
     Audio,
     Base64,

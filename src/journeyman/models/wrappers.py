@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, get_args
 
-from journeyman.definition import COUNT_OR_NONE, explain_arguments, field_problems, raise_problems
+from journeyman.definition.problems import COUNT_OR_NONE, explain_arguments, field_problems, raise_problems
 from journeyman.errors import ModelUnavailable, Problem, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from journeyman.json_numbers import write_json
+from journeyman.definition.json_numbers import write_json
 from journeyman.model import Prefix, Response
 from journeyman.otel.names import FINISHES
 from journeyman.tools.redaction import Redactor

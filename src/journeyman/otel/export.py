@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Final
 
 from journeyman.closing import TimeToEnd
+from journeyman.hosts.proxies import shown_address
 from journeyman.otel.telemetry import OpenTelemetry
-from journeyman.proxies import shown_address
 
 try:
     from opentelemetry import metrics, trace

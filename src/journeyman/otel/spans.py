@@ -21,7 +21,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer, get_current_span
 from opentelemetry.trace.propagation import set_span_in_context
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple
 from journeyman.errors import ProviderError, name_and_words
 from journeyman.events import (
     ApproverAnswered,
@@ -44,7 +45,6 @@ from journeyman.events import (
 )
 from journeyman.journal import RecordingSink, TapeEnd, TapeKind, Where, as_json, new_id
 from journeyman.model import Model, ModelSettings, Request, Response, Tap, ToolSpec
-from journeyman.narrowing import is_list_or_tuple
 from journeyman.otel import names
 from journeyman.otel.content import Shapes
 from journeyman.otel.meter import Meter

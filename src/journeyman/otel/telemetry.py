@@ -12,7 +12,7 @@ try:
 except ImportError as error:
     raise ImportError("The package opentelemetry-api is not installed: pip install 'journeyman[otel]'") from error
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.events import Event
 from journeyman.journal import TapeKind, Telemetry
 from journeyman.otel import names

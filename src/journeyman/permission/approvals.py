@@ -23,11 +23,11 @@ from typing import Final, Literal, TypeAlias
 from pydantic import ConfigDict, ValidationError
 
 from journeyman.cancellation import call_in, end_wait
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import ApprovalsUnreadable
-from journeyman.files import NO_LINKS, make_private_folder, open_lock, replace_file, take_lock
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
+from journeyman.machine.files import NO_LINKS, make_private_folder, open_lock, replace_file, take_lock
 from journeyman.types import JsonObject, RunPath, adapter_of
 
 HOUR_S: Final = 3_600.0

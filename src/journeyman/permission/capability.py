@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_mapping
 from journeyman.gate import GateRequest
-from journeyman.narrowing import is_mapping
 
 Capability: TypeAlias = Literal["read", "write", "exec", "network", "internal", "unknown"]
 """What a call can do. `internal`: nothing outside of the run."""

@@ -24,12 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments, raise_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem, quoted, with_its_end
-from journeyman.files import NO_LINKS, is_inside
 from journeyman.gate import ONCE, Allow, Approval, Ask, Decision, Deny, Extent, GateRequest, Rewrite, Stop, Use, Verdict
-from journeyman.needs import NEED_HINT, read_need, resolve_need
+from journeyman.machine.files import NO_LINKS, is_inside
+from journeyman.machine.startup_files import starts_by_itself
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.borders import box_of, covers, folders_of_rules, paths_in, rules_beyond
 from journeyman.permission.capability import Action, Capability, Classifier, classify
@@ -37,8 +37,8 @@ from journeyman.permission.programs import only_looks
 from journeyman.permission.protected import Protected, is_loaded
 from journeyman.permission.rules import Roots, Rules, Whereabouts, WorkingFolder, fold_path, plain_host, rule_problems
 from journeyman.sandbox.box import Box, secrets_of_home
+from journeyman.sandbox.needs import NEED_HINT, read_need, resolve_need
 from journeyman.sandbox.sandbox import SandboxUnavailable
-from journeyman.startup_files import starts_by_itself
 from journeyman.types import RunPath
 
 _LOG: Final = logging.getLogger("journeyman")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from journeyman.machine.startup_files import starts_by_itself
 from journeyman.permission.bash import MANY, Simple, Word, read_commands
 from journeyman.permission.shell import HANDS_ON, RUNS_OTHERS, names, suffixes
-from journeyman.startup_files import starts_by_itself
 
 _LOOKING: Final = names("""
     : b2sum base32 base64 basename bc break cal cat cd cksum clear cmp column comm continue cut date df diff dig

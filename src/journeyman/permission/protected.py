@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from journeyman.files import is_inside
-from journeyman.narrowing import is_json_object, is_list
+from journeyman.definition.narrowing import is_json_object, is_list
+from journeyman.machine.files import is_inside
 from journeyman.permission.rules import Roots, fold_path
 from journeyman.permission.shell import every_command
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import unquote, urlsplit
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import Problem
-from journeyman.files import is_inside
 from journeyman.gate import READY_TOOLS
 from journeyman.hosts.names import fits_host
+from journeyman.machine.files import is_inside
 from journeyman.permission.bash import Word
 from journeyman.permission.capability import Action, Capability, fits_name
 from journeyman.permission.programs import CHECKED, program_name, take_apart

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import quoted, visible, with_its_end
 from journeyman.gate import Allow, Ask, GateRequest, RunGate, Seen, Verdict
 from journeyman.permission.capability import Capability, Classifier, classify, fits_name

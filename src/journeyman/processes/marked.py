@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 
 MARK: Final = "JOURNEYMAN_COMMAND"
 """The environment variable by which the processes of a command are found. It holds ids, the outermost command first."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from journeyman.cancellation import call_in
 from journeyman.errors import StoreError
 from journeyman.events import ModelResponded, ModelRestarted, OutputDelta, RunFailed, RunSucceeded, SinkEvent, TextDelta
+from journeyman.inbox.signals import SIGNAL_COLUMNS, signal_of
 from journeyman.record.packing import dumped
-from journeyman.signals import SIGNAL_COLUMNS, signal_of
 from journeyman.store.storage import Storage
 from journeyman.tools.redaction import Redactor
 from journeyman.types import RunPath

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
+from journeyman.definition.narrowing import as_object
 from journeyman.errors import RunOver, StoreError
 from journeyman.events import SignalTaken
-from journeyman.narrowing import as_object
+from journeyman.events.run_view import ANSWERS, ASKS, RunViews
+from journeyman.inbox.signals import SIGNAL_COLUMNS, PendingQuestion, Signal, SignalKind, signal_of
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
-from journeyman.run_view import ANSWERS, ASKS, RunViews
-from journeyman.signals import SIGNAL_COLUMNS, PendingQuestion, Signal, SignalKind, signal_of
 
 # Whoever says something learns in this time what became of it; what takes longer is not waited for.
 _PATIENCE_S: Final = 1.0

@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from journeyman.json_numbers import write_sound_json
+from journeyman.definition.json_numbers import write_sound_json
 from journeyman.record.retention import Lasts
 from journeyman.record.schema import SHARED
 from journeyman.store.codec import pack

@@ -14,17 +14,17 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import read_object
+from journeyman.definition.narrowing import as_object
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import StoreError, quoted
 from journeyman.events.json_form import PLACE, RecordedEvent, document_of
-from journeyman.json_numbers import read_object
-from journeyman.narrowing import as_object
+from journeyman.events.run_status import RunStatus, StoredStatus, status_of, words_of
 from journeyman.record.packing import dumped
 from journeyman.record.repeats import SAID, fill_in, forms_of
 from journeyman.record.retention import forget
 from journeyman.record.schema import SHARED, Texts, is_there, shorten_object, storage_at, unpacked_places
-from journeyman.run_status import RunStatus, StoredStatus, status_of, words_of
 from journeyman.store.address import find_store
 from journeyman.store.recordings import unpack_piece
 from journeyman.store.storage import Storage

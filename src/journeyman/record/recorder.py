@@ -22,7 +22,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import StoreError, name_and_words
 from journeyman.events import (
     IterationStarted,
@@ -35,8 +35,8 @@ from journeyman.events import (
     ToolInputDelta,
     ToolProgress,
 )
-from journeyman.forks import hold_at_forks
 from journeyman.journal import RecordingSink, Records, TapeEnd, TapeKind, Where, new_id
+from journeyman.machine.forks import hold_at_forks
 from journeyman.model import Model, Request, Response, Tap
 from journeyman.record.live import ENDS_WORDS, LiveRecordings, write_on
 from journeyman.record.packing import Folder, Pieces

@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 
 from pydantic import JsonValue
 
+from journeyman.definition.json_numbers import read_json, read_object
+from journeyman.definition.narrowing import as_list, as_object, is_json_array, is_json_object
 from journeyman.events import ApprovalRequested, RunSucceeded, ToolCalled
-from journeyman.json_numbers import read_json, read_object
-from journeyman.narrowing import as_list, as_object, is_json_array, is_json_object
 from journeyman.record.packing import dumped
 from journeyman.types import JsonObject, Message
 

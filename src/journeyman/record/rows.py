@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import orjson
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_json_object
 from journeyman.errors import ProviderError, words_of
 from journeyman.events import (
     AttemptStarted,
@@ -33,7 +34,6 @@ from journeyman.events.json_form import PLACE, plain, plain_fields, told_of
 from journeyman.journal import TapeEnd, Where
 from journeyman.model import Model, ModelSettings, Prefix, Request, Response
 from journeyman.model import facts_of as facts_of_model
-from journeyman.narrowing import is_json_object
 from journeyman.record.packing import Folded, Folder, Pieces, dumped, shape_of
 from journeyman.record.repeats import REPEATS, leave_out
 from journeyman.record.retention import Lasts

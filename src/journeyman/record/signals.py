@@ -15,9 +15,9 @@ from journeyman.errors import name_and_words
 from journeyman.events import SignalTaken, SinkEvent
 from journeyman.events.noted import SignalOutcome
 from journeyman.gate import DECISION
-from journeyman.inbox import Outside, Queue, Receipt
-from journeyman.questions import PendingQuestions
-from journeyman.signals import Signal
+from journeyman.inbox.inbox import Outside, Queue, Receipt
+from journeyman.inbox.questions import PendingQuestions
+from journeyman.inbox.signals import Signal
 from journeyman.types import RunPath
 
 _QUEUES: Final[dict[str, Queue]] = {"steer": "steering", "follow_up": "follow_ups"}

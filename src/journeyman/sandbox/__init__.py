@@ -9,7 +9,7 @@ The names below are loaded when they are first used.
 
 from typing import TYPE_CHECKING
 
-from journeyman.faces import lazy_face
+from journeyman.definition.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.sandbox.adapter import NoSandbox

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 from weakref import WeakSet
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.hosts.proxy import HostProxy
-from journeyman.needs import need_of_host
 from journeyman.processes.kept import Keeper, Launch
 from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.box import GUARANTEES, Box, SandboxGuarantees, SandboxRefusal
+from journeyman.sandbox.needs import need_of_host
 from journeyman.sandbox.sandbox import OpenSandbox, Sandbox, TellsRefusals
 from journeyman.sandbox.trials import find_guarantees
 

@@ -11,11 +11,11 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import DefinitionError, Problem
-from journeyman.files import is_inside
 from journeyman.hosts.names import host_problem
-from journeyman.needs import NEED_HINT, path_of_need, read_need, resolve_need
+from journeyman.machine.files import is_inside
+from journeyman.sandbox.needs import NEED_HINT, path_of_need, read_need, resolve_need
 from journeyman.types import RefusalCause
 
 Guarantee: TypeAlias = Literal["files", "protected", "secrets", "network", "processes", "programs"]

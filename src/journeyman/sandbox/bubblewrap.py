@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from journeyman.definition import explain_arguments
-from journeyman.files import is_inside
+from journeyman.definition.problems import explain_arguments
+from journeyman.machine.files import is_inside
 from journeyman.processes.kept import call_at_end, compile_part, memory_of
 from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter

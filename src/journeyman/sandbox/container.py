@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.processes.process import SandboxProcess, SandboxUnavailable
 from journeyman.sandbox.adapter import SandboxAdapter
 from journeyman.sandbox.box import Box, plan_mounts

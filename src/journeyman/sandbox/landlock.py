@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import Box

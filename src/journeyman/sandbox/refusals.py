@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from journeyman.files import is_inside
-from journeyman.needs import need_of_host
+from journeyman.machine.files import is_inside
 from journeyman.sandbox.box import Box, SandboxRefusal, is_too_wide
+from journeyman.sandbox.needs import need_of_host
 
 _MOST: Final = 5
 _LONGEST: Final = 100_000

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.processes.process import SandboxUnavailable
 from journeyman.sandbox.adapter import KeptSandbox, SandboxAdapter
 from journeyman.sandbox.box import Box, plan_mounts

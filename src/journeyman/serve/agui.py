@@ -20,9 +20,9 @@ from pydantic_core import from_json, to_jsonable_python
 from starlette.responses import Response
 
 from journeyman import events
+from journeyman.definition.json_numbers import write_json
+from journeyman.definition.narrowing import is_json_object, is_list
 from journeyman.events import Event
-from journeyman.json_numbers import write_json
-from journeyman.narrowing import is_json_object, is_list
 from journeyman.result import Metadata, plain_output
 from journeyman.serve.live import Ended, Entry, Live
 from journeyman.serve.refusals import Refusal

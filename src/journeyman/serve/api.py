@@ -29,13 +29,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import is_awaited
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.json_numbers import write_json
 from journeyman.durable import Durable, PendingQuestion
 from journeyman.durable.records import OVER, ListedRun, ListPlace
 from journeyman.errors import DefinitionError, InvalidArguments, SessionInUse, StoreError
 from journeyman.events import QuestionAsked
-from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION_WORDS
-from journeyman.json_numbers import write_json
 from journeyman.loop.prepare import runtime_problems
 from journeyman.serve import documents, openapi, refusals
 from journeyman.serve.agui import Agui, Threads, failed_run

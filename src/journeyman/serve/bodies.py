@@ -12,11 +12,11 @@ from pydantic import JsonValue, ValidationError
 from starlette.requests import Request
 
 from journeyman.agent import Agent
+from journeyman.definition.json_numbers import read_json, write_json
+from journeyman.definition.narrowing import as_list, is_json_object, is_list_of_texts
 from journeyman.errors import DefinitionError
 from journeyman.gate import DECISION_WORDS, Allow, Decision, Deny, Rewrite
-from journeyman.json_numbers import read_json, write_json
 from journeyman.model import ToolSpec
-from journeyman.narrowing import as_list, is_json_object, is_list_of_texts
 from journeyman.serve.documents import ID, Issue, RunBody, TextBody
 from journeyman.serve.openapi import KEY, NUMBER
 from journeyman.serve.refusals import Refusal, misfit, wrong

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
 from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypedDict
 
-from journeyman.data import lazy_dataclass
-from journeyman.run_status import RunStatus
-from journeyman.signals import QuestionKind
+from journeyman.definition.data import lazy_dataclass
+from journeyman.events.run_status import RunStatus
+from journeyman.inbox.signals import QuestionKind
 from journeyman.types import Usage
 
 ID: Final = "^[A-Za-z0-9._~-]{1,100}$"

@@ -23,6 +23,7 @@ from journeyman.chat import Chat
 from journeyman.chat.questions import Questions
 from journeyman.closing import TimeToEnd, time_of_work
 from journeyman.connect import connect
+from journeyman.definition.narrowing import as_text
 from journeyman.durable import Durable, InMemoryEngine, Memory, PendingQuestion, RunHandle, RunInfo, Worker
 from journeyman.durable.asking import asked_event
 from journeyman.durable.binding import Program
@@ -44,13 +45,12 @@ from journeyman.errors import (
 )
 from journeyman.events import Listener, TextDelta
 from journeyman.gate import DECISION, Decision
+from journeyman.inbox.questions import answered_event
+from journeyman.inbox.signals import AnsweredBefore
 from journeyman.model import opened
-from journeyman.narrowing import as_text
-from journeyman.questions import answered_event
 from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
 from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_of
 from journeyman.session import TURN, Snapshot, turn_name
-from journeyman.signals import AnsweredBefore
 
 Deps: TypeAlias = Callable[[str], "object | Awaitable[object]"]
 """Makes what the agents use for an owner."""

@@ -21,7 +21,8 @@ from typing_extensions import TypeVar
 from journeyman.agent import Agent
 from journeyman.cancellation import Abort, Wakeup
 from journeyman.chat.questions import Questions
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import collecting_later, write_json
 from journeyman.durable import Memory
 from journeyman.durable.records import digest_question
 from journeyman.events import (
@@ -36,9 +37,8 @@ from journeyman.events import (
     to_json,
 )
 from journeyman.gate import Decision
-from journeyman.json_numbers import collecting_later, write_json
+from journeyman.inbox.questions import UNANSWERED
 from journeyman.loop.watch import Watch
-from journeyman.questions import UNANSWERED
 from journeyman.result import Metadata, Result, dump_document, plain_output, result_document
 from journeyman.session import TURN
 from journeyman.tools.clear_events import ClearEvents

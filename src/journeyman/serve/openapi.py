@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from journeyman.agent import Agent
 from journeyman.gate import DECISION_WORDS
+from journeyman.machine.version import package_version
 from journeyman.serve import documents
-from journeyman.version import package_version
 
 Schema: TypeAlias = dict[str, Any]
 """JSON that is written here, and parsed by nobody."""

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import COUNT, explain_arguments, value_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_dict
+from journeyman.definition.problems import COUNT, explain_arguments, value_problems
 from journeyman.errors import DefinitionError, Problem, count, quoted
 from journeyman.gate import make_path_hider
-from journeyman.narrowing import is_dict
 from journeyman.texts import shorten
 from journeyman.toolbox.files import (
     LocalFiles,

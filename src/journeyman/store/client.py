@@ -19,7 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from journeyman.errors import StoreError
-from journeyman.files import check_same_process
+from journeyman.machine.files import check_same_process
 from journeyman.store.database import END_OLD, NOTICED, Database, check_installed, lock_number, make_tables
 
 if TYPE_CHECKING:

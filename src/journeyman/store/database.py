@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from journeyman.definition.narrowing import is_list
 from journeyman.errors import StoreError, quoted
-from journeyman.files import read_text
-from journeyman.narrowing import is_list
+from journeyman.machine.files import read_text
 from journeyman.store import recordings
 from journeyman.store.codec import check_version
 

@@ -25,8 +25,8 @@ from shlex import quote
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from journeyman.errors import SessionInUse, StoreError
-from journeyman.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
-from journeyman.forks import hold_at_forks
+from journeyman.machine.files import NO_LINKS, check_same_process, make_private_folder, open_lock, read_text, take_lock
+from journeyman.machine.forks import hold_at_forks
 from journeyman.store.codec import check_version
 
 WorkOutcome: TypeAlias = tuple[Any, Exception | None]

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from journeyman.errors import StoreError
-from journeyman.inbox import Queue
+from journeyman.inbox.inbox import Queue
 from journeyman.session import Snapshot, Step, TurnStart, Waiting
 from journeyman.store.codec import FORMAT, checksum, pack, unpack
 from journeyman.tools.results import encodable

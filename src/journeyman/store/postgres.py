@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import SessionInUse, StoreError
 from journeyman.session import Sessions
 from journeyman.store.client import Client, do_here, in_transaction, rows_of, run_now, wait_here

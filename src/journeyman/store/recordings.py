@@ -6,7 +6,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from journeyman.files import read_text
+from journeyman.machine.files import read_text
 from journeyman.store.codec import DamagedValue, unpack
 from journeyman.store.file import FileKind
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import StoreError
-from journeyman.forks import hold_at_forks
 from journeyman.history import History
-from journeyman.inbox import Queue
+from journeyman.inbox.inbox import Queue
+from journeyman.machine.forks import hold_at_forks
 from journeyman.session import PatientSession, Sessions, Snapshot, Step, check_session_id, turns_of
 from journeyman.store.codec import unpack
 from journeyman.store.log import RECORD, NewRecord, SessionRecord, Used, lines_of_step, queued, readable_records

@@ -14,7 +14,7 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from journeyman.connect import recorder_at
-from journeyman.definition import explain_arguments, missing_attribute
+from journeyman.definition.problems import explain_arguments, missing_attribute
 from journeyman.errors import StoreError
 from journeyman.journal import OpenRecords, RecordingSink, TapeKind
 from journeyman.session import Sessions

@@ -22,17 +22,17 @@ from pydantic_core import from_json
 
 from journeyman.agent import DEFAULT_RUNTIME, Agent, Runtime
 from journeyman.cancellation import Abort, log_caught
+from journeyman.definition.json_numbers import read_json, write_json
+from journeyman.definition.narrowing import is_list, is_mapping
 from journeyman.errors import InvalidArguments, SubagentMisused, TeamError, name_and_words, words_of
 from journeyman.events import Event, Listener, MessageCommitted, ModelResponded, ToolCalled, ToolFinished
 from journeyman.history import History
-from journeyman.inbox import current_conversation
+from journeyman.inbox.inbox import current_conversation
 from journeyman.journal import Above, Journal, Section, SentRun, SentRuns
-from journeyman.json_numbers import read_json, write_json
 from journeyman.loop.prepare import begin
 from journeyman.loop.run import carry_out
 from journeyman.loop.state import Options, Origin, Run, current_tally, enter, run_context
 from journeyman.model import Model
-from journeyman.narrowing import is_list, is_mapping
 from journeyman.result import COUNTED, Result, Success
 from journeyman.step import RunStep, call_step
 from journeyman.subagents.calls import BackgroundCall, ChainCall, ParallelCall, SingleCall, TeamCall

@@ -21,16 +21,16 @@ from pydantic import TypeAdapter
 
 from journeyman.agent import Agent, Limits, Runtime
 from journeyman.cancellation import Abort, log_caught
-from journeyman.definition import COUNT_OR_NONE, explain_arguments, raise_problems, value_problems
+from journeyman.definition.faces import load_function
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.narrowing import is_list_or_tuple, is_set
+from journeyman.definition.problems import COUNT_OR_NONE, explain_arguments, raise_problems, value_problems
 from journeyman.errors import DefinitionError, Problem, SubagentMisused, name_and_words
 from journeyman.events import Listener
-from journeyman.faces import load_function
-from journeyman.foreign import refuse_old_arguments
 from journeyman.hosted.tools import CodeExecution
 from journeyman.loop.prepare import runtime_problems
 from journeyman.loop.state import run_context, sent_runs
 from journeyman.model import Model
-from journeyman.narrowing import is_list_or_tuple, is_set
 from journeyman.result import Result
 from journeyman.subagents.calls import (
     LABEL,

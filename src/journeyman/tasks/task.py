@@ -18,7 +18,7 @@ from journeyman.errors import Rejected, count, is_ours, name_and_words
 from journeyman.events import Delivery, TaskEnded, TaskInfo, TaskMessaged, TaskStarted, TaskStatus
 from journeyman.gate import current_guard, enter_guard
 from journeyman.history import NOTICE
-from journeyman.inbox import Inbox
+from journeyman.inbox.inbox import Inbox
 from journeyman.journal import RecordingSink
 from journeyman.loop.state import enter, run_context
 from journeyman.loop.watch import Watch

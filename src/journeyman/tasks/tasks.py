@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Unpack
 from pydantic import Field
 
 from journeyman.cancellation import call_in, running_loop, wait_until_ended
-from journeyman.definition import explain_arguments, is_zero_or_amount, raise_problems, value_problems
+from journeyman.definition.problems import explain_arguments, is_zero_or_amount, raise_problems, value_problems
 from journeyman.errors import Problem, Rejected
 from journeyman.events import PREFIXES, Delivery, Listener, TaskInfo, TaskMessaged, TaskStarted
 from journeyman.history import NO_OUTPUT
-from journeyman.inbox import current_conversation
+from journeyman.inbox.inbox import current_conversation
 from journeyman.journal import SentRuns
 from journeyman.loop.state import run_context, sent_runs
 from journeyman.loop.watch import Watch

@@ -17,11 +17,11 @@ from journeyman.budget import BudgetPolicy, LimitExceeded, Spending
 from journeyman.cancellation import is_awaited, is_failure, own_task
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import Questions
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.endings import ErrorCode
 from journeyman.errors import Rejected, TeamError
 from journeyman.events import Identity, TeamMessage
-from journeyman.inbox import Inbox, current_conversation, enter_conversation
+from journeyman.inbox.inbox import Inbox, current_conversation, enter_conversation
 from journeyman.loop.state import enter, sent_runs
 from journeyman.prompt import SystemPrompt
 from journeyman.result import Failure, Result

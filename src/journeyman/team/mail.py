@@ -14,11 +14,11 @@ from html import escape
 from typing import Final, TypeAlias, TypeVar
 
 from journeyman.cancellation import is_failure
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import TeamMessage
 from journeyman.history import MAIL_MARK
-from journeyman.inbox import Post
+from journeyman.inbox.inbox import Post
 
 T = TypeVar("T")
 

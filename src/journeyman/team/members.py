@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from journeyman.agent import NAME
 from journeyman.chat.chat import Chat
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, MemberStatus
 from journeyman.team.mail import Mailbox

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Final
 
 from journeyman.cancellation import call_in, within
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import TeamError
 from journeyman.events import (
     DeadLetter,
@@ -28,7 +28,7 @@ from journeyman.events import (
     MemberStatus,
     TeamMessage,
 )
-from journeyman.inbox import current_conversation
+from journeyman.inbox.inbox import current_conversation
 from journeyman.loop.watch import Watch
 from journeyman.team.mail import Mailbox, TeamHooks, Waiters
 from journeyman.team.members import LEADER, Member, Registry, find_addressees

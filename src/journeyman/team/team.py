@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from journeyman.agent import DEFAULT_RUNTIME, Runtime
 from journeyman.chat.questions import Questions
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import TeamError
 from journeyman.events import DeadLetter, Listener, TeamMessage
 from journeyman.gate import Decision
-from journeyman.inbox import Inbox, current_conversation
+from journeyman.inbox.inbox import Inbox, current_conversation
 from journeyman.journal import RecordingSink, Section, SentRuns, SharedTape
 from journeyman.loop.state import run_context, sent_runs
 from journeyman.loop.watch import Watch, begin_tape, end_tape

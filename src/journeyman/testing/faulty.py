@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
 
-from journeyman.definition import Kind, Problem, explain_arguments, raise_problems, value_problems
+from journeyman.definition.problems import Kind, Problem, explain_arguments, raise_problems, value_problems
 from journeyman.errors import ProviderError, ProviderErrorKind
 from journeyman.model import BlockFinished, InputPart, Model, Part, Request, ResponseFinished, TextPart, ThinkingPart
 from journeyman.models.wrappers import WrapperModel

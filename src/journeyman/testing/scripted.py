@@ -12,10 +12,18 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_args
 
 from journeyman.cancellation import is_awaited
-from journeyman.data import lazy_dataclass
-from journeyman.definition import DefinitionError, Problem, explain_arguments, is_amount, is_count, raise_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import read_object
+from journeyman.definition.narrowing import is_sequence
+from journeyman.definition.problems import (
+    DefinitionError,
+    Problem,
+    explain_arguments,
+    is_amount,
+    is_count,
+    raise_problems,
+)
 from journeyman.errors import ProviderError, count
-from journeyman.json_numbers import read_object
 from journeyman.model import (
     BlockFinished,
     Facts,
@@ -30,7 +38,6 @@ from journeyman.model import (
     ThinkingPart,
 )
 from journeyman.models.wire import as_object, part_to_show, to_json
-from journeyman.narrowing import is_sequence
 from journeyman.types import Block, Price, StopReason, Text, ToolUse, Usage
 
 Answer: TypeAlias = Response | str | Block | Sequence[Block] | ProviderError

@@ -8,7 +8,7 @@ The names below are loaded when they are first used, so that only who fetches pa
 
 from typing import TYPE_CHECKING
 
-from journeyman.faces import lazy_face
+from journeyman.definition.faces import lazy_face
 
 if TYPE_CHECKING:
     from journeyman.toolbox.fetch import download_media, fetch_tool

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.errors import DefinitionError, Problem, printable
 from journeyman.gate import may_change_files
-from journeyman.startup_files import HeldFile, StartupFiles
+from journeyman.machine.startup_files import HeldFile, StartupFiles
 from journeyman.toolbox.files import ToolRefused, open_folder
 from journeyman.tools.known_secrets import known_secrets
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from journeyman.cancellation import wait_until_ended, within
-from journeyman.environment import QUIET, filter_environment, select_environment
+from journeyman.machine.environment import QUIET, filter_environment, select_environment
 from journeyman.texts import plain, signal_name
 from journeyman.toolbox.files import MAX_BYTES, MAX_LINES, MAX_SPILL_BYTES, LocalFiles, Spill, ToolRefused
 from journeyman.toolbox.workspace_state import Bench

@@ -25,7 +25,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from journeyman.content.media import LARGEST_BYTES, check_file
 from journeyman.hosts.addresses import Address, is_public
-from journeyman.proxies import Proxy, ProxyRefused, find_proxy
+from journeyman.hosts.proxies import Proxy, ProxyRefused, find_proxy
 from journeyman.toolbox.files import ToolRefused, cut_output
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Audio, Base64, Document, Image, ToolResult, Url

@@ -25,10 +25,10 @@ from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, Protocol, TypeAlias
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import Rejected, count
-from journeyman.files import is_inside
+from journeyman.machine.files import is_inside
 from journeyman.tools.results import encodable
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024

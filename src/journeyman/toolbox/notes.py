@@ -18,10 +18,10 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from journeyman.definition import COUNT, explain_arguments, raise_problems, value_problems
+from journeyman.definition.narrowing import as_list
+from journeyman.definition.problems import COUNT, explain_arguments, raise_problems, value_problems
 from journeyman.errors import Problem, count
-from journeyman.files import make_private_folder, open_lock, take_lock
-from journeyman.narrowing import as_list
+from journeyman.machine.files import make_private_folder, open_lock, take_lock
 from journeyman.toolbox.files import LocalFiles, Located, Reach, ToolRefused, decode_file, first_lines, split_lines
 from journeyman.tools.context import ToolContext
 from journeyman.tools.schema import Arguments, TypedArguments

@@ -18,10 +18,18 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pydantic import JsonValue
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import read_json, write_json, write_sound_json
+from journeyman.definition.narrowing import (
+    as_list,
+    as_object,
+    as_text,
+    is_dict,
+    is_json_array,
+    is_json_object,
+    is_list_or_tuple,
+)
 from journeyman.errors import DefinitionError, Problem, Rejected
-from journeyman.json_numbers import read_json, write_json, write_sound_json
-from journeyman.narrowing import as_list, as_object, as_text, is_dict, is_json_array, is_json_object, is_list_or_tuple
 from journeyman.tools.tools import AnyTool, Tool, ToolOptions
 from journeyman.tools.toolsets import Toolset, toolset
 from journeyman.types import Effect, JsonObject, ToolResult

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, cast, overload
 
 from pydantic import Field
 
-from journeyman.definition import raise_problems
+from journeyman.definition.problems import raise_problems
 from journeyman.errors import Problem
 from journeyman.toolbox.files import ToolRefused
 from journeyman.tools.context import ToolsetContext

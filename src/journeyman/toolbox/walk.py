@@ -20,8 +20,8 @@ from typing import Final
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from journeyman.environment import select_environment
 from journeyman.errors import count
+from journeyman.machine.environment import select_environment
 from journeyman.processes.process import SandboxUnavailable
 from journeyman.processes.whole_run import run_whole
 from journeyman.toolbox.files import DirEntry, FileSystem, LocalFiles, Located, ToolRefused

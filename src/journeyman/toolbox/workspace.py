@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, get_args
 
-from journeyman.definition import explain_arguments, raise_problems
+from journeyman.definition.problems import explain_arguments, raise_problems
 from journeyman.errors import DefinitionError, Problem
 from journeyman.toolbox.boxed import AskedSandbox, SandboxChoice, WorkspaceBox, asked_sandbox
 from journeyman.toolbox.command import bash_tool

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from threading import Lock
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.gate import Use, make_path_hider
 from journeyman.processes.unboxed import Unboxed
 from journeyman.toolbox.boxed import WorkspaceBox

@@ -18,11 +18,11 @@ from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 from journeyman.cancellation import Abort, is_awaited, log_caught
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import count, name_and_words
 from journeyman.events import Identity, MemberStatus, TaskInfo, TaskKind
-from journeyman.files import make_private_folder, private
-from journeyman.inbox import Inbox
+from journeyman.inbox.inbox import Inbox
+from journeyman.machine.files import make_private_folder, private
 from journeyman.types import Usage
 
 Record: TypeAlias = str | Mapping[str, object]

@@ -23,9 +23,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaValidator, from_json
 
 from journeyman.cancellation import is_failure
+from journeyman.definition.json_numbers import holds_long_numbers
+from journeyman.definition.narrowing import is_dict, is_list, is_list_or_tuple, is_str_dict
 from journeyman.errors import InvalidArguments
-from journeyman.json_numbers import holds_long_numbers
-from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.collection import holds_loop
 from journeyman.tools.collisions import CollisionBound, TooManyCollide, counts_numbers, each_schema, hashes_numbers

@@ -13,7 +13,8 @@ from typing import Any, Final, cast, get_args
 
 from journeyman.budget import Budget, Limits
 from journeyman.cancellation import Abort
-from journeyman.definition import (
+from journeyman.definition.narrowing import is_list_of_texts, is_list_or_tuple, is_mapping
+from journeyman.definition.problems import (
     COUNT,
     Kind,
     Problem,
@@ -31,7 +32,6 @@ from journeyman.errors import name_and_words
 from journeyman.events import CALLBACKS, Callbacks
 from journeyman.hosted.tools import HostedToolSupport, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, ModelSettings, ThinkingLevel, ToolChoice
-from journeyman.narrowing import is_list_of_texts, is_list_or_tuple, is_mapping
 from journeyman.types import Message
 
 # -- functions --------------------------------------------------------------------------------------------------------

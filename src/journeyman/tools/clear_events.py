@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Final, TypeVar, cast
 
+from journeyman.definition.narrowing import is_list_or_tuple, is_mapping
 from journeyman.events import Event, OutputDelta, TextDelta, ThinkingDelta, ToolInputDelta
-from journeyman.narrowing import is_list_or_tuple, is_mapping
 from journeyman.tools.known_secrets import KnownSecrets, TextStream, known_secrets
 from journeyman.types import RunPath
 

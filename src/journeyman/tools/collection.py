@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType, NoneType
 from typing import Final, TypeVar
 
-from journeyman.json_numbers import LONG, collecting_later
+from journeyman.definition.json_numbers import LONG, collecting_later
 
 T = TypeVar("T")
 R = TypeVar("R")

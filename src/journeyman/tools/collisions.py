@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic_core import CoreSchema
 
-from journeyman.narrowing import is_list_or_tuple, is_str_dict
+from journeyman.definition.narrowing import is_list_or_tuple, is_str_dict
 
 _MOST_COMPARISONS: Final = 20_000
 """The most comparisons of the values of one check: as many as 200 of one hash are. It takes a millisecond for

@@ -22,9 +22,9 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar, is_typeddict
 
 from journeyman.cancellation import Abort
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
-from journeyman.narrowing import is_list_or_tuple, is_set
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple, is_set
+from journeyman.definition.problems import explain_arguments
 from journeyman.step import RunStep, call_step
 from journeyman.tools.background import TaskOptions, Work
 from journeyman.types import RefusalCause

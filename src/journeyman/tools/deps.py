@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple
 from journeyman.errors import Problem
-from journeyman.narrowing import is_list_or_tuple
 from journeyman.tools.check import function_problem
 from journeyman.tools.signature import positional_parameters, underlying
 from journeyman.tools.tools import AnyTool

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_object, is_str_dict
 from journeyman.errors import DefinitionError, Problem
-from journeyman.narrowing import as_object, is_str_dict
 from journeyman.types import Effect, JsonObject
 
 _SCHEMAS: Final = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")

@@ -19,9 +19,9 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from journeyman.definition.json_numbers import LONG
+from journeyman.definition.narrowing import is_dict, is_json_object, is_list, is_list_or_tuple, is_set
 from journeyman.errors import InvalidArguments
-from journeyman.json_numbers import LONG
-from journeyman.narrowing import is_dict, is_json_object, is_list, is_list_or_tuple, is_set
 from journeyman.tools.collection import do_aside
 from journeyman.tools.collisions import each_schema
 from journeyman.tools.schema import CheckedValue, OutputSchema

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from journeyman.definition import Problem, explain_arguments, raise_problems
-from journeyman.inbox import current_conversation
+from journeyman.definition.narrowing import is_list_or_tuple
+from journeyman.definition.problems import Problem, explain_arguments, raise_problems
+from journeyman.inbox.inbox import current_conversation
+from journeyman.inbox.questions import Asker
 from journeyman.model import ToolSpec
-from journeyman.narrowing import is_list_or_tuple
-from journeyman.questions import Asker
 from journeyman.step import RunStep
 from journeyman.tools.context import ToolContext
 from journeyman.tools.dicts import read_tool_dict

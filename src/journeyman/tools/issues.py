@@ -15,8 +15,8 @@ from typing import TypeAlias
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from journeyman.data import lazy_dataclass
-from journeyman.narrowing import is_dict, is_list, is_list_or_tuple, is_set
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_dict, is_list, is_list_or_tuple, is_set
 from journeyman.texts import shorten_line
 
 Path: TypeAlias = tuple[str | int, ...]

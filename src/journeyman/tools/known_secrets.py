@@ -18,8 +18,8 @@ from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from journeyman.environment import PASSED, is_secret
 from journeyman.errors import DefinitionError, Problem
+from journeyman.machine.environment import PASSED, is_secret
 
 MARK: Final = "[redacted]"
 LEAST_NAMED: Final = 3

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from pydantic_core import from_json
 
+from journeyman.definition.narrowing import as_list, is_json_array, is_json_object, is_list, is_str_dict
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
-from journeyman.narrowing import as_list, is_json_array, is_json_object, is_list, is_str_dict
 from journeyman.texts import shorten_line
 from journeyman.tools.issues import Fault, Rank, excerpt, holds_json, issue_lines
 from journeyman.tools.shape import TooManyToCount

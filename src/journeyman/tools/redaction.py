@@ -18,9 +18,9 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from journeyman.environment import SECRET_WORDS
 from journeyman.errors import words_of
-from journeyman.secret_keys import key_pattern, may_hold_key
+from journeyman.machine.environment import SECRET_WORDS
+from journeyman.machine.secret_keys import key_pattern, may_hold_key
 from journeyman.tools.known_secrets import MARK, known_secrets, refuse_short
 from journeyman.tools.secret_codes import mark_codes
 from journeyman.tools.secret_places import columns, places_by_notation, shadow_of, words_in

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from journeyman.cancellation import NeverAwaited, flatten_error
+from journeyman.definition.narrowing import is_dict, is_list_or_tuple, is_set
 from journeyman.errors import Rejected
 from journeyman.history import NO_OUTPUT
-from journeyman.narrowing import is_dict, is_list_or_tuple, is_set
 from journeyman.tools.issues import faults_of, issue_lines
 from journeyman.tools.redaction import without_secrets
 from journeyman.types import Audio, Document, Image, Text, ToolReference, ToolResult, Url

@@ -23,11 +23,11 @@ from pydantic_core import CoreSchema, PydanticSerializationError, SchemaError, c
 from typing_extensions import TypedDict, TypeForm
 
 from journeyman.content.media import n_bytes_of
-from journeyman.data import lazy_dataclass
-from journeyman.definition import raise_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple
+from journeyman.definition.problems import raise_problems
 from journeyman.errors import DefinitionError, InvalidArguments, Problem
 from journeyman.model import ToolSpec
-from journeyman.narrowing import is_list_or_tuple
 from journeyman.texts import shorten_line
 from journeyman.tools.bounded import BoundedValidator
 from journeyman.tools.issues import hides_input

@@ -13,7 +13,7 @@ from html import unescape
 from typing import Final
 from urllib.parse import unquote
 
-from journeyman.secret_keys import long_words
+from journeyman.machine.secret_keys import long_words
 
 _LEAST: Final = 20
 _RUN: Final = re.compile(rf"(?<![\w+/%-])[\w+/-]{{{_LEAST},}}+={{0,2}}(?![\w+/-])", re.ASCII)

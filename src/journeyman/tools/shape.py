@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, from_json
 
-from journeyman.narrowing import is_dict, is_list
+from journeyman.definition.narrowing import is_dict, is_list
 from journeyman.tools.collisions import each_schema
 
 _Json = dict[str, Any]

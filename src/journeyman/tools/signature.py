@@ -16,9 +16,9 @@ from dataclasses import field
 from inspect import Parameter as Declared
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_class, is_partial
 from journeyman.errors import Problem
-from journeyman.narrowing import is_class, is_partial
 from journeyman.tools.schema import REQUIRED, Parameter
 
 Function: TypeAlias = Callable[..., object]

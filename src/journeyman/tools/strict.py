@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from journeyman.definition.narrowing import as_list, as_object
 from journeyman.errors import Problem
-from journeyman.narrowing import as_list, as_object
 from journeyman.texts import shorten_line
 from journeyman.types import JsonObject
 

@@ -31,13 +31,13 @@ from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from typing_extensions import TypeVar
 
 from journeyman.cancellation import is_awaited
-from journeyman.data import lazy_dataclass
-from journeyman.definition import is_amount, is_count, raise_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple, is_mapping, is_set, is_str_dict
+from journeyman.definition.problems import is_amount, is_count, raise_problems
+from journeyman.definition.references import SentByName
 from journeyman.errors import DefinitionError, Problem
 from journeyman.gate import READY_TOOLS, CommandBox, Gate, ReadyTool
 from journeyman.model import ToolSpec
-from journeyman.narrowing import is_list_or_tuple, is_mapping, is_set, is_str_dict
-from journeyman.references import SentByName
 from journeyman.tools.context import ToolContext, ToolsetContext
 from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.raw_schema import RawSchema, size_problems

@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast, overload
 from typing_extensions import TypeIs, TypeVar
 
 from journeyman.cancellation import is_awaited
-from journeyman.data import lazy_dataclass
-from journeyman.definition import Problem, is_one_of, meant, raise_problems, value_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list_or_tuple, is_set, is_str_mapping
+from journeyman.definition.problems import Problem, is_one_of, meant, raise_problems, value_problems
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
-from journeyman.narrowing import is_list_or_tuple, is_set, is_str_mapping
 from journeyman.tools.check import function_problem
 from journeyman.tools.context import ToolsetContext
 from journeyman.tools.signature import positional_parameters, underlying

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Final
 
-from journeyman.data import lazy_dataclass
-from journeyman.json_numbers import read_json, write_json
-from journeyman.narrowing import as_list, as_object, is_dict, is_list, is_str_dict
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import read_json, write_json
+from journeyman.definition.narrowing import as_list, as_object, is_dict, is_list, is_str_dict
 from journeyman.texts import without_middle
 from journeyman.types import JsonObject
 

@@ -23,10 +23,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from journeyman.cancellation import Abort
 from journeyman.errors import DefinitionError, StoreError, count
+from journeyman.events.run_status import GOES_ON, RunStatus
 from journeyman.record.packing import dumped
 from journeyman.record.reading import MOST, RecordedRun, Recordings
 from journeyman.record.schema import find_store
-from journeyman.run_status import GOES_ON, RunStatus
 from journeyman.serve.http_guard import (
     LOOPBACK,
     HttpGuard,

@@ -18,9 +18,9 @@ from typing import Any, Final, TypeVar
 
 from journeyman.cancellation import wait_until_ended
 from journeyman.errors import StoreError
+from journeyman.events.run_status import GOES_ON
 from journeyman.record.live import WordsDocument
 from journeyman.record.packing import dumped
-from journeyman.run_status import GOES_ON
 from journeyman.view.documents import RefusalDocument, RunDocument
 from journeyman.view.queries import StoreReader
 

@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from journeyman.data import copy_with, field_names
+from journeyman.definition.data import copy_with, field_names
 from journeyman.durable.asking import asked_event
 from journeyman.durable.records import OVER, Row, load_head, questions_of
 from journeyman.errors import RunBlocked, quoted
 from journeyman.events.json_form import told_of
+from journeyman.events.run_status import GOES_ON, RunStatus
+from journeyman.machine.version import package_version
 from journeyman.record.live import WordsDocument
 from journeyman.record.operator import Told, outcomes, told
 from journeyman.record.packing import dumped
@@ -26,9 +28,7 @@ from journeyman.record.page import piece_document, request_document, run_documen
 from journeyman.record.reading import MOST, RecordedRun, Recordings, StoredRequest
 from journeyman.record.repeats import forms_of
 from journeyman.record.schema import is_there, shorten_object, unpack_piece
-from journeyman.run_status import GOES_ON, RunStatus
 from journeyman.types import RunPath
-from journeyman.version import package_version
 from journeyman.view.documents import (
     DayDocument,
     DaysDocument,

@@ -16,12 +16,12 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 
 from journeyman.durable.durable import Durable
-from journeyman.environment import somebody
 from journeyman.errors import RunOver, RunUnknown
 from journeyman.gate import Allow, Decision, Deny, Extent, Rewrite
+from journeyman.inbox.signals import SAID, SignalHandle
+from journeyman.machine.environment import somebody
 from journeyman.record.operator import RecordedSignals
 from journeyman.record.reading import RecordedRun, Recordings
-from journeyman.signals import SAID, SignalHandle
 from journeyman.types import JsonObject
 
 _REMEMBERED: Final = 1_000

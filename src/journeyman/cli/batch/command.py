@@ -45,7 +45,6 @@ from journeyman.cli.run import Stdout, not_started, output_json, parse_input, re
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import LiveScreen, open_screen
-from journeyman.descriptors import iterate_in_thread
 from journeyman.durable.durable import Durable
 from journeyman.durable.records import RunInfo
 from journeyman.endings import BudgetContext, CancelledContext, InternalContext
@@ -54,6 +53,7 @@ from journeyman.events import BatchPaused, Event
 from journeyman.events.durable import RunSuspended
 from journeyman.loop.run import run as run_agent
 from journeyman.loop.state import Options
+from journeyman.machine.descriptors import iterate_in_thread
 from journeyman.result import Failure, Result, fail_before_start
 from journeyman.types import NOTHING_USED, JsonObject, Usage
 

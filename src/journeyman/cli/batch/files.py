@@ -25,11 +25,11 @@ from pydantic_core import from_json
 
 from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
-from journeyman.descriptors import write_all
+from journeyman.definition.json_numbers import holds_written_numbers, read_json, write_json
+from journeyman.definition.narrowing import is_json_object, is_list, is_list_of_texts
 from journeyman.errors import count, quoted
-from journeyman.files import take_lock
-from journeyman.json_numbers import holds_written_numbers, read_json, write_json
-from journeyman.narrowing import is_json_object, is_list, is_list_of_texts
+from journeyman.machine.descriptors import write_all
+from journeyman.machine.files import take_lock
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv"]
 FORMATS: Final[Mapping[str, Format]] = {

@@ -20,8 +20,8 @@ from journeyman.cli.own_models import lines_of_own_models
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, stderr_console
 from journeyman.compaction import ClearToolResults, Summarise
-from journeyman.env_file import hint_of_env_file
-from journeyman.narrowing import is_one_of
+from journeyman.definition.narrowing import is_one_of
+from journeyman.machine.env_file import hint_of_env_file
 from journeyman.toolbox import Workspace, fetch_tool, load_agents_md
 from journeyman.toolbox.boxed import asked_sandbox
 from journeyman.toolbox.workspace import ToolName

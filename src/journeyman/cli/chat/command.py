@@ -41,11 +41,11 @@ from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, sa
 from journeyman.cli.show.lines import EMPTY, Line
 from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, is_dumb, plain_console, print_error, stderr_console
-from journeyman.descriptors import STDIN, STDOUT, iterate_in_thread, lines_of
 from journeyman.endings import ErrorCode
 from journeyman.errors import InvalidArguments
 from journeyman.events import Event, QuestionAsked, TurnEnded
-from journeyman.files import make_private_folder
+from journeyman.machine.descriptors import STDIN, STDOUT, iterate_in_thread, lines_of
+from journeyman.machine.files import make_private_folder
 from journeyman.result import Failure, Result, Success
 
 if TYPE_CHECKING:

@@ -31,7 +31,9 @@ from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
 from journeyman.cli.show.lines import EMPTY, Line, one_line, usage_sentence
 from journeyman.connect import connect
-from journeyman.definition import join_sentences
+from journeyman.definition.foreign import OLD_SLASH_WORDS
+from journeyman.definition.narrowing import is_one_of
+from journeyman.definition.problems import join_sentences
 from journeyman.errors import (
     InvalidArguments,
     JourneymanError,
@@ -41,9 +43,7 @@ from journeyman.errors import (
     count,
     with_its_end,
 )
-from journeyman.foreign import OLD_SLASH_WORDS
 from journeyman.model import Model, facts_of
-from journeyman.narrowing import is_one_of
 from journeyman.permission.permission import MODES, PermissionMode
 from journeyman.processes.unboxed import Unboxed
 from journeyman.types import Image

@@ -20,7 +20,7 @@ from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
 from journeyman.events import Listener
-from journeyman.files import make_private_folder
+from journeyman.machine.files import make_private_folder
 from journeyman.store.address import find_store
 from journeyman.store.database import without_password
 from journeyman.store.postgres import PostgresSessions

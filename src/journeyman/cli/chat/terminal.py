@@ -57,8 +57,8 @@ from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLi
 from journeyman.cli.ending import end_process
 from journeyman.cli.show.lines import WIDEST, Line, laid_out, one_line
 from journeyman.cli.show.markdown import end_of, markdown_rows
-from journeyman.descriptors import STDERR, STDIN, STDOUT, take_descriptor, take_stdin
 from journeyman.errors import count
+from journeyman.machine.descriptors import STDERR, STDIN, STDOUT, take_descriptor, take_stdin
 
 _LONGEST_LINE: Final = 10_000
 _ROWS: Final = 100

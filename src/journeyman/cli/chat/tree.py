@@ -17,12 +17,12 @@ from journeyman.cli.run import output_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, ran, usage_sentence
 from journeyman.cli.show.markdown import Block, Blocks, blocks
 from journeyman.cli.show.tree import Tree
-from journeyman.definition import join_sentences
+from journeyman.definition.problems import join_sentences
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
+from journeyman.events.run_view import RunView
 from journeyman.loop.finish import CUT
 from journeyman.result import Failure
-from journeyman.run_view import RunView
 from journeyman.types import Message, Text, ToolResult, ToolUse, Usage
 
 _SHOWN_HERE: Final = (

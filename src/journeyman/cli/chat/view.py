@@ -17,7 +17,7 @@ from journeyman.cli.show.lines import Line
 from journeyman.cli.show.tail import Tail
 from journeyman.events import Event
 from journeyman.events.json_form import told_of
-from journeyman.run_view import RunView, RunViews
+from journeyman.events.run_view import RunView, RunViews
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,9 @@ from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import Allow, Approval, Decision, Deny, Extent, Rewrite, Stop
-from journeyman.inbox import current_conversation, enter_conversation
-from journeyman.questions import Asker as AsksUser
-from journeyman.questions import FirstAnswer, asked_event
+from journeyman.inbox.inbox import current_conversation, enter_conversation
+from journeyman.inbox.questions import Asker as AsksUser
+from journeyman.inbox.questions import FirstAnswer, asked_event
 from journeyman.step import RunStep
 from journeyman.types import JsonObject, RunPath
 

@@ -25,11 +25,11 @@ from journeyman.cli.show.screen import stderr_console
 from journeyman.endings import Place
 from journeyman.errors import DefinitionError, count
 from journeyman.gate import Approval, Decision, Deny, GateRequest
+from journeyman.inbox.questions import PendingQuestions
 from journeyman.loop.state import run_context
 from journeyman.permission.approvals import Approvals
 from journeyman.permission.capability import Action, classify
 from journeyman.permission.permission import Permission, PermissionMode
-from journeyman.questions import PendingQuestions
 from journeyman.step import RunStep
 from journeyman.toolbox.boxed import asked_sandbox
 from journeyman.types import RunPath

@@ -16,10 +16,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from journeyman.definition.json_numbers import write_json
+from journeyman.definition.narrowing import as_list, as_object, as_text, is_json_object
 from journeyman.errors import count
-from journeyman.json_numbers import write_json
-from journeyman.narrowing import as_list, as_object, as_text, is_json_object
-from journeyman.run_view import CallView
+from journeyman.events.run_view import CallView
 from journeyman.subagents.calls import NAME as SUBAGENT
 from journeyman.texts import shorten
 from journeyman.toolbox.todo import NAME as TODO

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from journeyman.cli.app import Refused
+from journeyman.definition.narrowing import is_json_object
 from journeyman.model import (
     BlockFinished,
     Facts,
@@ -23,7 +24,6 @@ from journeyman.model import (
 from journeyman.models.cassette.format import FORMAT, VERSION, CassetteFile, Header, ModelLine, write_line
 from journeyman.models.cassette.pieces import ErrorJson, error_of
 from journeyman.models.cassette.record import NewRequest, Recording
-from journeyman.narrowing import is_json_object
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings
 from journeyman.step import call_step
 from journeyman.tools.redaction import Redactor

@@ -22,10 +22,10 @@ from rich.text import Text
 from journeyman.cli.show.lines import Line, laid_out, one_line, speaks_unicode
 from journeyman.cli.show.tail import Tail
 from journeyman.cli.show.tree import Tree
-from journeyman.definition import join_sentences
+from journeyman.definition.problems import join_sentences
 from journeyman.events import Event
 from journeyman.events.json_form import told_of
-from journeyman.run_view import RunViews
+from journeyman.events.run_view import RunViews
 
 _BETWEEN_PAINTS_S: Final = 0.1
 _ERROR: Final = "error:"

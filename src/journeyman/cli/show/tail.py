@@ -12,9 +12,9 @@ from typing import Final
 
 from journeyman.chat.questions import ask_user
 from journeyman.cli.show.lines import Line, clock, duration, given_to, one_line
+from journeyman.definition.narrowing import as_number, as_text
 from journeyman.errors import count
-from journeyman.narrowing import as_number, as_text
-from journeyman.run_view import CallView, RunView, RunViews
+from journeyman.events.run_view import CallView, RunView, RunViews
 from journeyman.types import RunPath
 
 _WORDS_SHOWN: Final = 200

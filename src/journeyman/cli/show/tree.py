@@ -25,11 +25,11 @@ from journeyman.cli.show.lines import (
     short_usage,
     usage_sentence,
 )
+from journeyman.definition.narrowing import as_list, as_number, as_object
 from journeyman.endings import ErrorCode
 from journeyman.errors import count
-from journeyman.narrowing import as_list, as_number, as_object
+from journeyman.events.run_view import IterationView, RunView, usage_in, work_in
 from journeyman.result import LayerOutcome, Metadata
-from journeyman.run_view import IterationView, RunView, usage_in, work_in
 from journeyman.toolbox.todo import NAME as TODO
 from journeyman.types import NOTHING_USED, JsonObject, RunPath
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from typing_extensions import Unpack
 
-from journeyman.data import field_names
-from journeyman.definition import explain_arguments
+from journeyman.definition.data import field_names
+from journeyman.definition.problems import explain_arguments
 from journeyman.durable.dispatch import Tickets
 from journeyman.durable.engine import Engine, Taken, Written
 from journeyman.durable.postgres import statements as sql
@@ -51,8 +51,8 @@ from journeyman.durable.records import (
 )
 from journeyman.durable.rules import RowRule, return_row
 from journeyman.errors import StoreError
+from journeyman.inbox.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.session import Snapshot
-from journeyman.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.store.client import rows_of
 from journeyman.store.database import MIGRATING
 from journeyman.store.postgres import PostgresSessions

@@ -32,7 +32,7 @@ from journeyman.durable.postgres.procrastinate import Procrastinate
 from journeyman.durable.records import Claim, Record, Row
 from journeyman.durable.rules import FactName, RowRule, RunFacts, hand_over_row, needs_ticket, signal_row
 from journeyman.errors import StoreError, name_and_words
-from journeyman.signals import Signal
+from journeyman.inbox.signals import Signal
 from journeyman.store.client import in_transaction, rows_of
 from journeyman.store.database import NUMBER, OUTCOME, holds
 

@@ -25,7 +25,8 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_object
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import Facts, Part, Request, room_for
@@ -40,7 +41,6 @@ from journeyman.models.prices import price_for
 from journeyman.models.requests import environment
 from journeyman.models.transport import Timeouts
 from journeyman.models.vendor_errors import find_meaning, named_secrets, quote_error, scrub_error
-from journeyman.narrowing import as_object
 from journeyman.types import NOTHING_USED, JsonObject, Price
 
 if TYPE_CHECKING:

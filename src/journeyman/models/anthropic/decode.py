@@ -12,13 +12,13 @@ from typing import Final, Protocol
 
 import orjson
 
+from journeyman.definition.json_numbers import write_json
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.errors import ProviderError
-from journeyman.json_numbers import write_json
 from journeyman.model import BlockFinished, InputPart, Part, ResponseFinished, TextPart, ThinkingPart, UsageSeen
 from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.wire import all_parsed, is_object, make_damage_error, own_id, parse_object, tool_use
-from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, Text, Thinking, ToolUse
 
 PROVIDER: Final = "anthropic"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from typing_extensions import Unpack
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_object
 from journeyman.hosted.tools import HostedTool, HostedToolSupport, WebSearch
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
 from journeyman.models.answers import RequestedStream
@@ -41,7 +42,6 @@ from journeyman.models.requests import (
 )
 from journeyman.models.strict import close_schema
 from journeyman.models.transport import Network, OverHttp, Timeouts
-from journeyman.narrowing import as_object
 from journeyman.types import JsonObject, Price
 
 if TYPE_CHECKING:

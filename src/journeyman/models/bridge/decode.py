@@ -29,8 +29,9 @@ from pydantic_ai.models import StreamedResponse
 from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json, to_jsonable_python
 
+from journeyman.definition.json_numbers import write_json
+from journeyman.definition.narrowing import as_text
 from journeyman.errors import ProviderError
-from journeyman.json_numbers import write_json
 from journeyman.model import (
     BlockFinished,
     InputPart,
@@ -42,7 +43,6 @@ from journeyman.model import (
     ThinkingPart,
 )
 from journeyman.models.wire import make_damage_error, own_id, split_input, tool_use
-from journeyman.narrowing import as_text
 from journeyman.types import (
     Block,
     JsonObject,

@@ -37,11 +37,11 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.tools import ToolDefinition
 from pydantic_core import from_json
 
+from journeyman.definition.narrowing import as_object, as_text
 from journeyman.history import encodable_text
 from journeyman.model import Prefix
 from journeyman.models.strict import Grammars
 from journeyman.models.wire import exact_id, is_object, names_of_calls, readable_block, safe_id, safe_name, says_nothing
-from journeyman.narrowing import as_object, as_text
 from journeyman.types import (
     Audio,
     Base64,

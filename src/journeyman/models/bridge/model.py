@@ -70,7 +70,8 @@ from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheSetting, ThinkingLevel
 from pydantic_ai.settings import ModelSettings as ForeignSettings
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_object
 from journeyman.errors import ModelUnavailable, ProviderError, ProviderErrorKind
 from journeyman.hosted.tools import HostedToolSupport
 from journeyman.model import UNKNOWN, Facts, ModelSettings, Part, Request, room_for
@@ -83,7 +84,6 @@ from journeyman.models.requests import make_unsent_error, sampling_fields
 from journeyman.models.transport import ASK_NOBODY, Timeouts, note_refusal
 from journeyman.models.vendor_errors import Meaning, find_meaning, named_secrets, quote_error, scrub_error
 from journeyman.models.wire import is_marked_inside
-from journeyman.narrowing import as_object
 from journeyman.types import NOTHING_USED, Price, Usage
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
 from journeyman.connect import connect
-from journeyman.definition import explain_arguments
+from journeyman.definition.problems import explain_arguments
 from journeyman.errors import CassetteError, NotRecorded
 from journeyman.model import Model
 from journeyman.models.cassette.format import (

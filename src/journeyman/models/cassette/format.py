@@ -15,9 +15,9 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import CassetteError, ProviderError, count
-from journeyman.files import make_private_folder, replace_file
+from journeyman.machine.files import make_private_folder, replace_file
 from journeyman.model import Part
 from journeyman.models.cassette.pieces import ErrorJson, PartJson, digest_of, error_of, json_line, part_of
 from journeyman.types import JsonObject, Price, adapter_of, canonical_json

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from pydantic import JsonValue
 
 from journeyman.cancellation import current_scope, is_failure
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import CassetteError, ModelUnavailable, NotRecorded, ProviderError, count, name_and_words
 from journeyman.journal import About, Codec, Journal, StepFacts, decode_step, encode_step
 from journeyman.model import Facts, InputPart, Model, Part, Request, TextPart, ThinkingPart, opened

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
 from journeyman.errors import ProviderError
 from journeyman.model import (
     BlockFinished,

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from journeyman.definition.json_numbers import read_json
+from journeyman.definition.narrowing import as_list, as_object, as_text, is_dict, is_list
 from journeyman.errors import CassetteError, DefinitionError, ProviderError
 from journeyman.history import from_messages
-from journeyman.json_numbers import read_json
 from journeyman.model import ModelSettings, Part, Prefix, Request, ToolSpec
 from journeyman.models.anthropic.decode import AnthropicDecoder
 from journeyman.models.cassette.format import FORMAT, VERSION, CassetteFile, Header, ModelLine, write
@@ -27,7 +28,6 @@ from journeyman.models.google.decode import GoogleDecoder
 from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.models.openai.responses_decode import ResponsesDecoder
 from journeyman.models.sse import Parser
-from journeyman.narrowing import as_list, as_object, as_text, is_dict, is_list
 from journeyman.tools.dicts import read_tool_dict
 from journeyman.tools.redaction import Redactor, Secret
 from journeyman.types import Text

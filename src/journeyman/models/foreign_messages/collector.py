@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from journeyman.definition.json_numbers import write_sound_json
+from journeyman.definition.narrowing import is_list
 from journeyman.errors import ProviderError
 from journeyman.history import BEGINNING_LEFT_OUT, History, ImportedHistory
-from journeyman.json_numbers import write_sound_json
 from journeyman.model import BlockFinished, Part
 from journeyman.models.foreign_messages.parts import read_part, texts_of
-from journeyman.narrowing import is_list
 from journeyman.types import (
     Block,
     Document,

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from journeyman.definition.json_numbers import read_json, write_sound_json
+from journeyman.definition.narrowing import (
+    as_list,
+    as_object,
+    as_text,
+    is_dict,
+    is_json_object,
+    is_list,
+    is_list_or_tuple,
+)
 from journeyman.history import ImportedHistory
-from journeyman.json_numbers import read_json, write_sound_json
 from journeyman.models.foreign_messages.collector import MessageCollector
 from journeyman.models.foreign_messages.libraries import (
     read_claude_code,
@@ -15,7 +24,6 @@ from journeyman.models.foreign_messages.libraries import (
     read_sharegpt,
 )
 from journeyman.models.foreign_messages.wires import Item, read_anthropic, read_chat, read_google, read_responses
-from journeyman.narrowing import as_list, as_object, as_text, is_dict, is_json_object, is_list, is_list_or_tuple
 from journeyman.types import JsonObject, Message
 
 _READERS: Final[Mapping[str, tuple[Callable[[MessageCollector, Sequence[Item]], None], str]]] = {

@@ -10,11 +10,11 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from journeyman.json_numbers import write_sound_json
+from journeyman.definition.json_numbers import write_sound_json
+from journeyman.definition.narrowing import as_list, as_object, as_text, object_in
 from journeyman.models.foreign_messages.collector import MessageCollector
 from journeyman.models.foreign_messages.wires import Item, answer_anthropic, say_anthropic
 from journeyman.models.wire import tool_use
-from journeyman.narrowing import as_list, as_object, as_text, object_in
 from journeyman.types import Block, JsonObject, Text, Thinking
 
 # -- pydantic-ai -------------------------------------------------------------------------------------------------------

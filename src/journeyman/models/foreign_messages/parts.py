@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from journeyman.content.media import decode_base64, kind_of
 from journeyman.content.signatures import media_type_of
-from journeyman.narrowing import as_list, as_object, as_text
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.types import Audio, Base64, Document, Image, JsonObject, Text, UserContent
 
 _CLASSES: Final = {"image": Image, "audio": Audio}

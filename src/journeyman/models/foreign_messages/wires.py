@@ -8,14 +8,14 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from journeyman.json_numbers import write_sound_json
+from journeyman.definition.json_numbers import write_sound_json
+from journeyman.definition.narrowing import as_list, as_object, as_text, is_json_array, is_json_object
 from journeyman.models.anthropic.decode import AnthropicDecoder
 from journeyman.models.foreign_messages.collector import MessageCollector
 from journeyman.models.foreign_messages.parts import part_of_gemini
 from journeyman.models.google.decode import GoogleDecoder
 from journeyman.models.openai.chat_decode import ChatDecoder
 from journeyman.models.openai.responses_decode import ResponsesDecoder
-from journeyman.narrowing import as_list, as_object, as_text, is_json_array, is_json_object
 from journeyman.types import JsonObject, ToolReference
 
 Item = tuple[str, JsonObject]

@@ -22,6 +22,7 @@ from typing import Final
 from pydantic_core import from_json
 
 from journeyman.content.media import MediaLimit, MediaSupport
+from journeyman.definition.narrowing import as_object
 from journeyman.history import BEGINNING_LEFT_OUT
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.google.decode import PROVIDER
@@ -37,7 +38,6 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
-from journeyman.narrowing import as_object
 from journeyman.types import (
     Audio,
     Base64,

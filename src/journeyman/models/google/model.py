@@ -19,7 +19,8 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_object
 from journeyman.errors import ModelUnavailable, ProviderError
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, HostedToolSupport, WebSearch
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel, room_for
@@ -45,7 +46,6 @@ from journeyman.models.requests import (
 )
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import Network, OverHttp, Timeouts
-from journeyman.narrowing import as_object
 from journeyman.tools.redaction import words_without_secrets
 from journeyman.types import NOTHING_USED, JsonObject, Price
 

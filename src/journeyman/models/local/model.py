@@ -33,10 +33,11 @@ from pydantic import JsonValue
 from typing_extensions import Unpack
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when a server is started
-from journeyman.data import lazy_dataclass
-from journeyman.environment import select_environment
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_list, as_object
 from journeyman.errors import JourneymanError, ModelUnavailable, ProviderError
-from journeyman.files import read_text
+from journeyman.machine.environment import select_environment
+from journeyman.machine.files import read_text
 from journeyman.model import Facts, Part, Request, ToolSpec
 from journeyman.models.local.child import LOADED
 from journeyman.models.openai.chat import OpenAIChatModel
@@ -44,7 +45,6 @@ from journeyman.models.openai.endpoint import LLAMA_CPP
 from journeyman.models.requests import check_options
 from journeyman.models.transport import OverHttp, Timeouts
 from journeyman.models.wire import to_json
-from journeyman.narrowing import as_list, as_object
 from journeyman.processes.unboxed import Unboxed
 from journeyman.texts import signal_name
 from journeyman.types import NOTHING_USED, JsonObject

@@ -18,7 +18,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import orjson
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.errors import ProviderError
 from journeyman.model import Facts, ModelSettings, OutputFormat, Part, Request, ThinkingLevel
 from journeyman.models.answers import RequestedStream
@@ -44,7 +45,6 @@ from journeyman.models.requests import (
 )
 from journeyman.models.strict import is_enforceable
 from journeyman.models.transport import HttpAnswer, OverHttp, Timeouts, open_stream
-from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import JsonObject, Price
 from journeyman.window import estimate_message, estimate_prefix
 

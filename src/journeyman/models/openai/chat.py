@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_object
 from journeyman.errors import ProviderError
 from journeyman.hosted.tools import HostedTool, WebSearch
 from journeyman.model import Request, ThinkingLevel, room_for
@@ -18,7 +19,6 @@ from journeyman.models.openai.chat_encode import NAME_CHARACTERS, encode
 from journeyman.models.openai.endpoint import hears, look_up_model
 from journeyman.models.requests import ROOM_FOR_ANSWER, encode_location, limits, make_unsent_error, with_extra
 from journeyman.models.wire import shorten_names
-from journeyman.narrowing import as_object
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from journeyman.json_numbers import write_json
+from journeyman.definition.json_numbers import write_json
+from journeyman.definition.narrowing import as_list, as_object, as_text
 from journeyman.model import (
     MAX_BLOCKS,
     BlockFinished,
@@ -28,7 +29,6 @@ from journeyman.model import (
 from journeyman.models.decoding import Decoder, stop_of
 from journeyman.models.error_reports import error_within, find_error
 from journeyman.models.wire import is_object, make_damage_error, own_id, parse_object, repeats, split_input, tool_use
-from journeyman.narrowing import as_list, as_object, as_text
 from journeyman.types import Block, JsonObject, Opaque, RedactedThinking, StopReason, Text, Thinking, Usage
 
 _REASONING_FIELDS: Final = ("reasoning_content", "reasoning")

@@ -30,7 +30,7 @@ import orjson
 from pydantic import JsonValue
 
 from journeyman.content.media import PICTURES
-from journeyman.json_numbers import read_json
+from journeyman.definition.json_numbers import read_json
 from journeyman.model import CachePolicy, Prefix, ToolSpec
 from journeyman.models.cache_marks import MarkWriter, set_marks
 from journeyman.models.openai.endpoint import SOUNDS, Endpoint

@@ -17,12 +17,12 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from journeyman.content.media import LARGEST_BYTES, PICTURES, MediaLimit, MediaSupport
-from journeyman.data import lazy_dataclass
-from journeyman.files import read_text
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import is_list
 from journeyman.hosted.tools import HostedToolSupport
+from journeyman.machine.files import read_text
 from journeyman.model import ThinkingLevel
 from journeyman.models.requests import by_longest_prefix, known_models
-from journeyman.narrowing import is_list
 
 KeyHeader: TypeAlias = Literal["authorization", "api-key"]
 """How the key is sent: as a bearer token, or as it is in the header `api-key`."""

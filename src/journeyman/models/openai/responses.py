@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from journeyman.data import lazy_dataclass
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.narrowing import as_list
 from journeyman.hosted.tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from journeyman.model import ModelSettings, Request, ThinkingLevel, room_for
 from journeyman.models.openai.base import OpenAIStyleModel
@@ -18,7 +19,6 @@ from journeyman.models.openai.responses_decode import ResponsesDecoder
 from journeyman.models.openai.responses_encode import NAME_CHARACTERS, encode
 from journeyman.models.requests import encode_location, limits, make_unsent_error, with_extra, with_hosted
 from journeyman.models.wire import shorten_names
-from journeyman.narrowing import as_list
 from journeyman.types import JsonObject
 
 if TYPE_CHECKING:

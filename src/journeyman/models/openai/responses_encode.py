@@ -20,7 +20,8 @@ from typing import Final
 
 import orjson
 
-from journeyman.json_numbers import read_json
+from journeyman.definition.json_numbers import read_json
+from journeyman.definition.narrowing import as_object
 from journeyman.model import Prefix, ToolSpec
 from journeyman.models.openai.chat_encode import (
     NAME_CHARACTERS,
@@ -44,7 +45,6 @@ from journeyman.models.wire import (
     says_nothing,
     to_json,
 )
-from journeyman.narrowing import as_object
 from journeyman.types import (
     Audio,
     Block,

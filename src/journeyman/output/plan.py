@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from typing_extensions import TypeIs
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import is_one_of as one_of
-from journeyman.definition import raise_problems, value_problems
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.json_numbers import write_json
+from journeyman.definition.narrowing import is_partial
+from journeyman.definition.problems import is_one_of as one_of
+from journeyman.definition.problems import raise_problems, value_problems
 from journeyman.errors import DefinitionError, Problem, count
-from journeyman.json_numbers import write_json
 from journeyman.model import UNKNOWN, Facts, OutputFormat, ToolSpec
-from journeyman.narrowing import is_partial
-from journeyman.output import TEXT, OneOf, Output, OutputMode, Reflection, SubmitTool
+from journeyman.output.output import TEXT, OneOf, Output, OutputMode, Reflection, SubmitTool
 from journeyman.tools.context import ToolContext
 from journeyman.tools.deps import function_or_deps_problem, tool_deps_problems
 from journeyman.tools.schema import REQUIRED, OutputSchema, output_schema, take_from_prose

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Final
 
-from journeyman.secret_keys import key_pattern
+from journeyman.machine.secret_keys import key_pattern
 
 SECRET_WORDS: Final = frozenset(
     (

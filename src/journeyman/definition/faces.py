@@ -45,7 +45,7 @@ def load_function(module: str, name: str) -> Callable[..., Any]:
 
 def refuse_name(package: str, name: str) -> NoReturn:
     """Say that a package has no such name, or what it is called now."""
-    renamed: str | None = import_module("journeyman.foreign").tell_new_name(package, name)
+    renamed: str | None = import_module("journeyman.definition.foreign").tell_new_name(package, name)
     if renamed is not None:
         raise ImportError(renamed, name=package)
     raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -88,7 +88,7 @@ _OF_RUNTIME: Final = "Host is called Runtime now: run(…, runtime=Runtime(appro
 @cache
 def read_names() -> Mapping[str, Any]:
     """Return the tables of `foreign.json`, by their names."""
-    return from_json(cast("bytes", get_data("journeyman", "foreign.json")))
+    return from_json(cast("bytes", get_data("journeyman.definition", "foreign.json")))
 
 
 @cache

@@ -16,11 +16,9 @@ from threading import Lock
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from journeyman.cancellation import call_in, end_wait
-from journeyman.data import lazy_dataclass
-from journeyman.questions import Asker, PendingQuestions
+from journeyman.definition.data import lazy_dataclass
+from journeyman.inbox.questions import Asker, PendingQuestions
 from journeyman.types import Text, TextOrigin
-
-__all__ = ["Inbox", "Queue", "Receipt"]
 
 Disposition: TypeAlias = Literal["steered", "resumed", "queued"]
 """What comes of a text. `steered`: the turn that goes on reads it. `resumed`: it began a turn. `queued`: it waits."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
-from journeyman.narrowing import is_dict, is_json_object, is_list, is_list_or_tuple
+from journeyman.definition.narrowing import is_dict, is_json_object, is_list, is_list_or_tuple
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 from journeyman.cancellation import call_in, current_scope
+from journeyman.definition.json_numbers import read_object
 from journeyman.endings import Place
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
 from journeyman.gate import DECISION_WORDS, Approval, Approver, Decision, Deny
 from journeyman.gate import answer as decide
-from journeyman.json_numbers import read_object
 from journeyman.step import RunStep
 from journeyman.types import RunPath
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from journeyman import events
-from journeyman.data import copy_with
+from journeyman.definition.data import copy_with
+from journeyman.definition.narrowing import as_list, as_object, as_text, is_json_object
 from journeyman.events.json_form import RecordedEvent
-from journeyman.narrowing import as_list, as_object, as_text, is_json_object
 from journeyman.result import COUNTED
 from journeyman.types import JsonObject, RunPath, Usage, adapter_of
 

@@ -14,10 +14,8 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Final, TypeAlias, TypeVar
 
-from journeyman.foreign import OLD_ARGUMENTS, UNNAMED, foreign_names
-from journeyman.narrowing import is_dict, is_list_or_tuple
-
-__all__ = ["Problem"]
+from journeyman.definition.foreign import OLD_ARGUMENTS, UNNAMED, foreign_names
+from journeyman.definition.narrowing import is_dict, is_list_or_tuple
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from reprlib import recursive_repr
 from types import FunctionType, new_class
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
 
-from journeyman.definition import DefinitionError, argument_problems, portable
+from journeyman.definition.problems import DefinitionError, argument_problems, portable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -12,24 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, Typed
 
 from typing_extensions import TypeForm, TypeVar
 
-from journeyman.data import lazy_dataclass
-from journeyman.definition import explain_arguments
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments
 from journeyman.tools.tools import Tool
 from journeyman.types import Effect, RunPath, ToolResult
-
-__all__ = [
-    "ContinueRun",
-    "FailRun",
-    "OutputMode",
-    "PerRun",
-    "Renderer",
-    "StopAfter",
-    "StopContext",
-    "StopGuard",
-    "StopRule",
-    "StopVerdict",
-    "Validator",
-]
 
 T = TypeVar("T")
 Draft = TypeVar("Draft")

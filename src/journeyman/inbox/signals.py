@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from journeyman.data import lazy_dataclass
-from journeyman.environment import somebody
+from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.foreign import refuse_old_arguments
+from journeyman.definition.narrowing import as_object
 from journeyman.errors import RunOver, quoted
-from journeyman.foreign import refuse_old_arguments
 from journeyman.gate import DECISION, Decision
-from journeyman.narrowing import as_object
+from journeyman.machine.environment import somebody
 from journeyman.types import JsonObject
 
 # A shorter beginning could be that of another question.
