@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from journeyman.cancellation import call_in, end_wait
 from journeyman.definition.data import lazy_dataclass
+from journeyman.definition.problems import explain_arguments
 from journeyman.inbox.questions import Asker, PendingQuestions
 from journeyman.types import Text, TextOrigin
 
@@ -105,6 +106,7 @@ class Post(Protocol):
         """Let what is in hand wait again, before all other mail."""
 
 
+@explain_arguments
 class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
     """The texts that wait for a conversation."""
 
