@@ -19,7 +19,7 @@ from journeyman.errors import ProviderError
 from journeyman.gate import Allow, Approval, Ask, Decision, Deny, GateRequest, Verdict
 from journeyman.journal import InMemoryJournal
 from journeyman.model import Request
-from journeyman.output import ContinueRun, FailRun, Reflection, StopContext
+from journeyman.output.output import ContinueRun, FailRun, Reflection, StopContext
 from journeyman.result import ChildRecord, Result
 from journeyman.testing.scripted import Answer, FunctionModel, call, say
 from journeyman.types import Price, Text

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from journeyman import Agent, Chat, DefinitionError, Event, Output, Runtime, Subagents, Tasks, ToolContext, run, tool
 from journeyman.gate import Allow, Deny, GateRequest
 from journeyman.journal import InMemoryJournal
-from journeyman.output import FailRun, PerRun, Reflection, StopContext, StopGuard
+from journeyman.output.output import FailRun, PerRun, Reflection, StopContext, StopGuard
 from journeyman.prompt import ErrorPromptContext
 from journeyman.result import Failure
 from journeyman.team import Team

@@ -11,7 +11,7 @@ from journeyman.agent import TeamPrompt
 from journeyman.compaction import Compaction
 from journeyman.endings import InvalidInputContext
 from journeyman.errors import DefinitionError, SubagentMisused
-from journeyman.output import PerRun, Reflection
+from journeyman.output.output import PerRun, Reflection
 from journeyman.testing.scripted import FunctionModel, ScriptedModel
 from journeyman.toolbox import deferred_tools
 from tests.play import Report, Stage, context_of, failed, look, talker

@@ -265,6 +265,9 @@ def explain_arguments(kind: type[T]) -> type[T]:
     return kind
 
 
+explain_arguments(Problem)
+
+
 def _unfit(what: str, takes: Signature, ordered: Sequence[object], given: Mapping[str, object]) -> Iterator[Problem]:
     every = [*takes.parameters.values()][1:]  # after `self`
     in_order = [each.name for each in every if each.kind is Parameter.POSITIONAL_OR_KEYWORD]

@@ -31,6 +31,7 @@ Queue: TypeAlias = Literal["steering", "follow_ups"]
 """`steering`: read before the next model call. `follow_ups`: read at the next natural stop."""
 
 
+@explain_arguments
 class Receipt:
     """A receipt for one text: `await receipt.outcome()` waits until it was `delivered`, `withdrawn` or `kept`.
 
@@ -106,8 +107,8 @@ class Post(Protocol):
         """Let what is in hand wait again, before all other mail."""
 
 
-@explain_arguments
-class Inbox:  # noqa: PLR0904 - one verb for each thing that becomes of a text
+@explain_arguments  # noqa: PLR0904 - one verb for each thing that becomes of a text
+class Inbox:
     """The texts that wait for a conversation."""
 
     __slots__ = (
