@@ -28,7 +28,7 @@ from journeyman.testing.scripted import Answer, FunctionModel, ScriptedModel, ca
 from journeyman.types import Thinking
 from tests.play import Door, make_tool, raising, results_in
 from tests.serve.http_served import AppOptions, Json, Plan, Served, clerk, planner, send, serving, waiter
-from tests.support.stopwatch import STALL_S, longest_stall
+from tests.support.stopwatch import STALL_S, longest_stall, slowness
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "tests/serve/agui"
@@ -355,7 +355,7 @@ async def test_a_body_of_too_many_pieces_is_refused_before_they_are_looked_at(na
     began_s = time.process_time()
     with pytest.raises(Refusal) as caught:
         run_input(body)
-    assert time.process_time() - began_s < 0.05
+    assert time.process_time() - began_s < STALL_S * slowness()
     assert caught.value.issues[0]["path"].startswith(path)
     assert len(caught.value.issues) <= 20
 

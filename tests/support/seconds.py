@@ -12,9 +12,11 @@ from typing import Final
 
 import pytest
 
+from tests.support.stopwatch import slowness
+
 MOST_S: Final = 2.0
 _BUSY: Final = 3.0
-"""By how much a second of a slow processor that is shared may be longer than one here."""
+"""By how much a second of a processor that is shared may be longer than one of the same that is quiet."""
 _RESTARTS: Final = "it waits for the end of the database, and so is told all that this has done by then"
 _LIVES: Final = "each case is several lives of a run, each in a process of its own"
 REASONS: Final[dict[str, str]] = {
@@ -63,7 +65,7 @@ def counted(test: str, *, most_s: float = _BUSY * MOST_S, is_asked: bool = _IS_A
     if len(sys.modules) - n_loaded > _MANY_MODULES:
         return
     spent_s, name = _spent_s() - before_s, test.removeprefix("tests/").partition("[")[0].removesuffix("::runTest")
-    if is_asked and spent_s > most_s and name not in REASONS:
+    if is_asked and spent_s > most_s and name not in REASONS and spent_s > most_s * slowness():
         pytest.fail(
             f"It took {spent_s:.1f} s of a processor; a test may take {most_s:g} s. Make it smaller, give it the mark"
             " `share`, or say in tests/support/seconds.py why it has to take so long."
