@@ -127,7 +127,7 @@ def test_a_call_from_another_thread_arrives_in_the_thread_of_the_loop() -> None:
         loop = asyncio.get_running_loop()
         arrived = loop.create_future()
         await asyncio.to_thread(call_in, loop, lambda: arrived.set_result(get_ident()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await arrived == get_ident()
 
     asyncio.run(scenario(), debug=True)  # in which a call that is not safe for threads is an error

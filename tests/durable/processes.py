@@ -308,7 +308,7 @@ async def found(engine: Engine, id: str) -> Row:
 
 async def heard(engine: Engine) -> bool:
     """Wait until an engine has news: from another process they come when they come."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not engine.has_news():  # noqa: ASYNC110 - the port is asked, and tells nobody
             await asyncio.sleep(0)
     return True

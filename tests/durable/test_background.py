@@ -127,7 +127,7 @@ async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stag
             working.cancel()
             await asyncio.wait({working})
             worker = asyncio.create_task(Worker(other, agents=[crew]).run(stop=stop))
-            result = succeeded(await asyncio.wait_for(handle.result(), 10))
+            result = succeeded(await asyncio.wait_for(handle.result(), 30))
             stop.set()
             await worker
         (below,) = await runs_of(durable, "lead/payer")

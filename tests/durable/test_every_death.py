@@ -417,7 +417,7 @@ async def test_a_death_after_any_step_changes_nothing_in_a_durable_run(kind: str
         left.put(replace(row, status="ready", ended=None, owner=None, used_s=0.0, tokens=0, cost=0.0))
         left.records[id] = dict(islice(memory.records[id].items(), n_steps))
         async with Durable(InMemoryEngine(left)) as durable:
-            result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", runtime=runtime), 5)
+            result = await asyncio.wait_for(durable.run(_KINDS[kind](), "Go.", id="run", runtime=runtime), 30)
         assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
@@ -440,7 +440,7 @@ async def test_a_death_after_any_step_of_a_turn_changes_nothing_in_a_chat(kind: 
             Durable(InMemoryEngine(left)) as durable,
             Chat.open(_KINDS[kind](), durable, id="c", create=True) as chat,
         ):
-            result = await asyncio.wait_for(existing(chat.turn), 5)
+            result = await asyncio.wait_for(existing(chat.turn), 30)
         assert seen(result) == expected, f"after {[*left.records[id].values()][-1].key}"
 
 
@@ -477,7 +477,7 @@ async def test_a_stop_guard_is_not_asked_after_a_death_though_its_user_has_writt
         await cancelled(turn, when=written)
     async with Durable(InMemoryEngine(memory)) as durable, Chat.open(agent, durable, id="c") as chat:
         chat.follow_up("And then?")
-        result = await asyncio.wait_for(existing(chat.turn), 5)
+        result = await asyncio.wait_for(existing(chat.turn), 30)
         await chat.wait_idle()
     assert [message.text for message in result.history[:4]] == ["Go.", "One.", "More.", "Two."]
     assert asked == [1, 1, 2], "and then in the turn of what was written"

@@ -63,7 +63,7 @@ async def test_an_answer_in_the_same_process_is_taken_by_the_run_in_memory_also_
         handle = await durable.start(payer(), "Pay.", id="1")
         running = asyncio.create_task(durable.run(payer(), "Pay.", id="1"))
         await handle.approve(await asked(handle, status="running"), Allow())
-        assert isinstance(await asyncio.wait_for(running, 5), Success)
+        assert isinstance(await asyncio.wait_for(running, 30), Success)
 
 
 async def test_a_worker_that_has_just_looked_hears_of_a_run_that_is_started_then(

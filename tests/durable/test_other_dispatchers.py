@@ -24,7 +24,7 @@ async def _drives_each_run_once(database: str, brings: Dispatcher) -> None:
         working = asyncio.create_task(Worker(durable, agents=[agent], max_concurrency=2).run(stop=stop))
         handles = [await durable.start(agent, f"{n}") for n in range(3)]
         for each in handles:
-            assert isinstance(await asyncio.wait_for(each.result(), 15), Success)
+            assert isinstance(await asyncio.wait_for(each.result(), 30), Success)
         stop.set()
         await working
         assert [(await each.info()).leases for each in handles] == [1, 1, 1]

@@ -109,7 +109,7 @@ async def test_claims_that_wait_for_their_turn_in_a_queue_hold_up_nothing_else(
     async with await psycopg.AsyncConnection.connect(emptied) as another:
         await another.execute("SELECT pg_advisory_xact_lock(hashtextextended('journeyman queue q', 0))")
         claiming = [asyncio.create_task(engine.claim(f"r{n}", now=START, at_once=9)) for n in range(1, 6)]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             for n in range(20):
                 assert await engine.write(claim, a_step("r0", f"step{n}")) == "written"
         assert not any(each.done() for each in claiming)
@@ -325,7 +325,7 @@ async def test_an_engine_that_is_closed_while_it_connects_again_leaves_no_connec
             assert isinstance(asking.exception(), StoreError | None)
             del asking
             gc.collect()  # an error of a connection that was not made yet holds what there is of it
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", name):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
 
@@ -353,7 +353,7 @@ asyncio.run(main())
     assert await ready_ids(engine) == []
     process.kill()
     await process.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await ready_ids(engine):
             pass
     assert (await claimed(engine, "a")).epoch == 2

@@ -262,7 +262,7 @@ async def test_background_work_ends_with_the_durable_run_that_has_left() -> None
         await leading.reached.wait()
         await cancelled(living, when=door.reached)
         door.opened.set()
-        await asyncio.wait_for(tasks.wait(), 5)
+        await asyncio.wait_for(tasks.wait(), 30)
         [info] = tasks.list()
     assert info.status == "failed"
     assert "has left this process" in (info.error or "")

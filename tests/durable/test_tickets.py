@@ -74,7 +74,7 @@ async def has_jobs(engine: PostgresEngine, jobs: Jobs, number: int) -> bool:
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something is so that only the database tells."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while not await is_so():  # noqa: ASYNC110 - nobody else tells
             await asyncio.sleep(0.02)
 
@@ -105,7 +105,7 @@ async def test_what_is_started_is_done_by_a_worker_and_leaves_no_job_behind(empt
     ):
         handles = [await left.start(talker(), f"{n}", queue=queue) for n, queue in enumerate(names)]
         for handle in handles:
-            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+            assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
         async with engine_on(emptied, jobs) as engine:
             await until(lambda: has_jobs(engine, jobs, 0))
 
@@ -124,7 +124,7 @@ async def test_a_run_that_a_worker_could_not_begin_gets_another_ticket(
 
     async with Durable(jobs.engine(emptied)) as durable, serving(durable, talker(), prepare=equip):
         handle = await durable.start(talker(), "Go.")
-        assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+        assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
         assert asked == [handle.id] * 3
         async with engine_on(emptied, jobs) as engine:
             await until(lambda: has_jobs(engine, jobs, 0))
@@ -200,7 +200,7 @@ async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: 
         serving(right, agent, queues=queues),
     ):
         handles = [await left.start(agent, f"{n}", queue="batch") for n in range(12)]
-        async with asyncio.timeout(12):
+        async with asyncio.timeout(30):
             for handle in handles:
                 await handle.result()
     assert most == 2
@@ -219,7 +219,7 @@ async def test_a_ticket_that_is_brought_again_is_done_once(database: str, jobs: 
         handle = await durable.start(paying(world), "Go.")
         await asked_of(engine, jobs.kept, jobs.again)
         async with serving(durable, paying(world)):
-            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+            assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
             await asked_of(engine, jobs.again)
             await until(lambda: has_jobs(engine, jobs, 0))
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
@@ -230,7 +230,7 @@ async def test_a_run_that_is_stopped_before_its_moment_has_a_ticket_at_once(data
     async with Durable(jobs.engine(database)) as durable, serving(durable, paying(world)):
         handle = await durable.start(paying(world), "Go.", after_s=3_600)
         await handle.stop()
-        assert is_cancelled(await asyncio.wait_for(handle.result(), 10))
+        assert is_cancelled(await asyncio.wait_for(handle.result(), 30))
     assert world.done == []
 
 
@@ -258,7 +258,7 @@ async def test_a_ticket_that_is_brought_again_while_its_run_is_claimed_here_is_v
             await asked_of(engine, jobs.again)
             await until(lambda: has_jobs(engine, jobs, 1))
             slow.may_tell.set()
-            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+            assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
@@ -301,16 +301,16 @@ async def test_what_a_silent_worker_has_is_done_by_another_and_its_acknowledgeme
     ):
         handle = await right.start(paying(sleeping), "Go.")
         async with serving(left, paying(sleeping)):
-            await asyncio.wait_for(sleeping.reached.wait(), 10)
+            await asyncio.wait_for(sleeping.reached.wait(), 30)
             await asked_of(engine, *jobs.silenced)  # it beats, and nobody hears it
             async with serving(right, paying(awake)):
-                result = await asyncio.wait_for(handle.result(), 10)
+                result = await asyncio.wait_for(handle.result(), 30)
             assert (await handle.info()).leases == 2
             assert UNKNOWN in " ".join(texts(result)), "what the silent one had begun is not done again"
             await until(lambda: has_jobs(engine, jobs, 0))
             sleeping.lives_on()
             later = await right.start(paying(sleeping), "Go.")
-            assert isinstance(await asyncio.wait_for(later.result(), 10), Success)
+            assert isinstance(await asyncio.wait_for(later.result(), 30), Success)
         # Whoever asks first has the first run, which may be the worker that nobody heard.
         assert sorted([*awake.done, *sleeping.done]) == ["A", "B", "B"]
 
@@ -322,7 +322,7 @@ async def test_a_run_whose_worker_dies_before_it_claims_it_is_done_by_another(em
         await asked_of(engine, *jobs.fetched)
         assert [each[3] for each in await asked_of(engine, jobs.all)] == ["doing"]
         async with serving(durable, paying(world)):
-            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+            assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 1)
 
 
@@ -335,7 +335,7 @@ async def test_a_run_whose_worker_dies_after_it_has_claimed_it_is_done_by_anothe
         async with engine_on(emptied, jobs) as dead:
             await claimed(dead, handle.id, gen=0, now=durable.hub.now())
         async with serving(durable, paying(world)):
-            assert isinstance(await asyncio.wait_for(handle.result(), 10), Success)
+            assert isinstance(await asyncio.wait_for(handle.result(), 30), Success)
         assert (world.done, (await handle.info()).leases) == (["A", "B"], 2)
 
 
@@ -360,9 +360,9 @@ async def test_a_worker_that_is_stopped_gives_back_what_it_drives_by_a_ticket(em
         handle = await durable.start(paying(world), "Go.")
         stop = asyncio.Event()
         working = asyncio.create_task(Worker(durable, agents=[paying(world)]).run(stop=stop, grace_s=0.05))
-        await asyncio.wait_for(world.reached.wait(), 10)
+        await asyncio.wait_for(world.reached.wait(), 30)
         stop.set()
-        await asyncio.wait_for(working, 10)
+        await asyncio.wait_for(working, 30)
         assert (await handle.info()).status == "ready"
         assert [(run, priority, status) for run, _, priority, status in await asked_of(engine, jobs.all)] == [
             (handle.id, 1, "todo")

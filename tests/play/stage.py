@@ -193,7 +193,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncGenerator[Stage]:
         yield stage
         _nothing_is_left(before)
         with suppress(TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(10):
                 await api.until(lambda: api.in_flight == 0)
         assert api.in_flight == 0, f"{api.in_flight} requests were left under way."
 

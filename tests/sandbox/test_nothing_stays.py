@@ -87,7 +87,7 @@ async def test_nothing_lives_a_second_after_one_of_a_box_was_killed(bubblewrap: 
         if pid == parent.pid:
             await parent.wait()
         else:  # it ends by itself, with what its box has come to
-            await asyncio.wait_for(parent.wait(), 20)
+            await asyncio.wait_for(parent.wait(), 60)
         # Whoever waits for the lock gets it once nobody of the box has it any more.
         free = await asyncio.create_subprocess_exec("flock", "-w", "1", str(folder / "lock"), "true")
         assert await free.wait() == 0, (PEOPLE[victim], delay_s)

@@ -107,7 +107,7 @@ async def test_deps_that_never_come_are_given_up_and_the_server_closes(
     tmp_path: Path, what: str, is_stored: bool
 ) -> None:
     given = options(tmp_path, is_stored=is_stored, deps=hanging, limits=ServeLimits(hook_s=0.05))
-    async with asyncio.timeout(10), serving([teller()], **given) as served:
+    async with asyncio.timeout(30), serving([teller()], **given) as served:
         for _ in range(2):
             status, shown = await ask(served, what)
             assert (status, "NO_DEPS" in shown) == (503, True), shown

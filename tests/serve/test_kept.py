@@ -44,7 +44,7 @@ async def test_of_what_has_ended_the_newest_are_kept_and_no_more(
     async with serving([echo()], limits=ServeLimits(kept_runs=3)) as served:
         for number in range(8):
             await say(served, f"k{number}")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await served.ask("GET", f"/{place}/k4"))[0] == 200:  # noqa: ASYNC110 - the server looks each second
                 await asyncio.sleep(0.05)
         found = [(await served.ask("GET", f"/{place}/k{number}"))[0] for number in range(8)]

@@ -85,7 +85,7 @@ async def test_what_goes_on_is_not_deleted(options: AppOptions) -> None:
         door.opened.set()
         for place in ("runs", "chats"):
             await served.told("GET", f"/{place}/k/events", x_user="ada")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await served.ask("DELETE", f"/{place}/k", x_user="ada"))[0] != 204:  # noqa: ASYNC110 - another task
                     await asyncio.sleep(0.01)
 

@@ -132,7 +132,7 @@ async def test_the_command_ends_within_its_grace_though_its_database_is_silent(
         between.is_silent = True
         server.send(signal.SIGTERM)
         began_s = time.monotonic()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             done = await asyncio.to_thread(server.done)
         assert time.monotonic() - began_s < 2 + SLACK_S, done.stderr
     collector.close()
@@ -160,7 +160,7 @@ async def test_the_command_ends_in_time_and_kills_a_child_that_does_not_end(tmp_
             await asyncio.sleep(0.01)
         server.send(signal.SIGTERM)
         began_s = time.monotonic()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             done = await asyncio.to_thread(server.done)
         assert time.monotonic() - began_s < LEAST_S + SLACK_S, done.stderr
     assert done.code != 0

@@ -32,7 +32,7 @@ async def begun(workspace: Workspace, tasks: Tasks, command: str, **arguments: o
 
 async def written(tasks: Tasks, id: str, text: str) -> None:
     """Wait until a task has written something."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while text not in tasks.output(id):  # noqa: ASYNC110 - a process tells nobody
             await asyncio.sleep(0.005)
 

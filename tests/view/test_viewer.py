@@ -462,7 +462,7 @@ async def test_who_leaves_while_the_store_is_opened_or_read_leaves_nothing_open_
     opening.cancel()
     await asyncio.wait({opening})
     await reader.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'journeyman reader'"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     first = asyncio.create_task(reader.read(read_long))
@@ -485,7 +485,7 @@ async def test_a_word_that_is_on_its_way_when_the_viewer_closes_leaves_nothing_o
     await steering.close()
     await asyncio.wait({saying})
     assert isinstance(saying.exception(), RunUnknown)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while postgres.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'journeyman w%'"):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
