@@ -10,9 +10,6 @@ import html
 import io
 import json
 import logging
-import os
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -37,6 +34,7 @@ from journeyman.store import Store
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK
 from journeyman.tools.tools import tool
+from tests.cli.program import Warm
 from tests.serve.http_served import serving
 from tests.test_architecture import package_modules
 from tests.tools.secret_notations import secrets_of
@@ -51,6 +49,13 @@ class Kind(NamedTuple):
 
     text: str
     secret: str
+
+
+class Place(NamedTuple):
+    """Where a way out may leave files, and the command line."""
+
+    folder: Path
+    warm: Warm
 
 
 def known_kinds() -> Iterator[Kind]:
@@ -126,7 +131,7 @@ def agent_that_says(kinds: Sequence[Kind], failing: BaseException | None = None)
 # -- the ways out ------------------------------------------------------------------------------------------------------
 
 
-async def log_messages(kinds: Sequence[Kind], place: Path) -> str:
+async def log_messages(kinds: Sequence[Kind], place: Place) -> str:
     stream = io.StringIO()
     LOG.addHandler(handler := logging.StreamHandler(stream))
     for kind in kinds:
@@ -136,7 +141,7 @@ async def log_messages(kinds: Sequence[Kind], place: Path) -> str:
     return stream.getvalue()
 
 
-async def log_tracebacks(kinds: Sequence[Kind], place: Path) -> str:
+async def log_tracebacks(kinds: Sequence[Kind], place: Place) -> str:
     stream, lines = io.StringIO(), list[Line]()
     LOG.addHandler(handler := logging.StreamHandler(stream))
     with log_shown(lines.extend, debug=True):
@@ -149,19 +154,19 @@ async def log_tracebacks(kinds: Sequence[Kind], place: Path) -> str:
     return stream.getvalue() + "\n".join(each.text for each in lines)
 
 
-async def errors_of_providers(kinds: Sequence[Kind], place: Path) -> str:
+async def errors_of_providers(kinds: Sequence[Kind], place: Place) -> str:
     exchange = Exchange(url="https://api.example.org/v1", headers={})
     return "\n".join(str(exchange.failure("refused", "auth", kind.text)) for kind in kinds)
 
 
-async def errors_of_models(kinds: Sequence[Kind], place: Path) -> str:
+async def errors_of_models(kinds: Sequence[Kind], place: Place) -> str:
     told: list[str] = []
     for kind in kinds:
         await run(agent_that_says([], ValueError(kind.text)), "Go.", on_event=lambda event: told.append(repr(event)))
     return "\n".join(told)
 
 
-async def errors_of_tools(kinds: Sequence[Kind], place: Path) -> str:
+async def errors_of_tools(kinds: Sequence[Kind], place: Place) -> str:
     agent = agent_that_says(kinds)
     result = await run(agent, "Go.")
     blocks = [block for message in result.history for block in message.content if block.type == "tool_result"]
@@ -174,7 +179,7 @@ def exported_spans(exporter: InMemorySpanExporter) -> str:
     return "\n".join(each.to_json() for each in spans)
 
 
-async def spans_with_content(kinds: Sequence[Kind], place: Path, failing: BaseException | None = None) -> str:
+async def spans_with_content(kinds: Sequence[Kind], place: Place, failing: BaseException | None = None) -> str:
     exporter, tracers = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     telemetry = OpenTelemetry(tracers, content=True, max_content_bytes=1_000_000)
@@ -183,16 +188,18 @@ async def spans_with_content(kinds: Sequence[Kind], place: Path, failing: BaseEx
     return exported_spans(exporter)
 
 
-async def spans_of_failures(kinds: Sequence[Kind], place: Path) -> str:
+async def spans_of_failures(kinds: Sequence[Kind], place: Place) -> str:
     errors = [ProviderError(kind.text, kind="auth") for kind in kinds]
     return "\n".join([await spans_with_content([], place, each) for each in errors])
 
 
-async def recordings(kinds: Sequence[Kind], place: Path) -> str:
+async def recordings(kinds: Sequence[Kind], place: Place) -> str:
     await run(
-        agent_that_says(kinds), "\n".join(each.text for each in kinds), runtime=Runtime(recorder=place / "runs.db")
+        agent_that_says(kinds),
+        "\n".join(each.text for each in kinds),
+        runtime=Runtime(recorder=place.folder / "runs.db"),
     )
-    with Recordings(place / "runs.db") as stored:
+    with Recordings(place.folder / "runs.db") as stored:
         found = stored.find("last")
         bodies = [stored.body(each) or b"" for each in stored.requests(found)]
         events = [json.dumps(each.document(), default=repr) for each in stored.all_events(found)]
@@ -200,23 +207,24 @@ async def recordings(kinds: Sequence[Kind], place: Path) -> str:
     return "\n".join([*events, *(each.decode() for each in bodies), found.input or ""])
 
 
-async def cassettes(kinds: Sequence[Kind], place: Path) -> str:
+async def cassettes(kinds: Sequence[Kind], place: Place) -> str:
     agent = agent_that_says(kinds)
-    with Cassette(place / "a.jsonl", "all") as cassette:
+    with Cassette(place.folder / "a.jsonl", "all") as cassette:
         runtime = Runtime(model=cassette.model(agent.model), journal=cassette.journal)
         await run(agent, "\n".join(each.text for each in kinds), runtime=runtime)
-    return (place / "a.jsonl").read_text(encoding="utf-8")
+    return (place.folder / "a.jsonl").read_text(encoding="utf-8")
 
 
-async def sessions_without_secrets(kinds: Sequence[Kind], place: Path) -> str:
-    async with Chat.open(agent_that_says(kinds), Store(place / "chats.db", redact=()), id="a", create=True) as chat:
+async def sessions_without_secrets(kinds: Sequence[Kind], place: Place) -> str:
+    path = place.folder / "chats.db"
+    async with Chat.open(agent_that_says(kinds), Store(path, redact=()), id="a", create=True) as chat:
         await chat.prompt("\n".join(each.text for each in kinds))
-    async with Chat.open(agent_that_says(kinds), Store(place / "chats.db"), id="a") as chat:
+    async with Chat.open(agent_that_says(kinds), Store(path), id="a") as chat:
         assert len(chat.messages) > 3
         return repr(chat.messages)
 
 
-async def answers_over_http(kinds: Sequence[Kind], place: Path) -> str:
+async def answers_over_http(kinds: Sequence[Kind], place: Place) -> str:
     said = {"input": "\n".join(each.text for each in kinds)}
     async with serving([agent_that_says(kinds)]) as served:
         told = await served.told("POST", "/agents/talker/runs", said)
@@ -228,7 +236,7 @@ async def answers_over_http(kinds: Sequence[Kind], place: Path) -> str:
         return "\n".join([json.dumps(told), pieces, json.dumps(document), json.dumps(refused)])
 
 
-async def answers_over_agui(kinds: Sequence[Kind], place: Path) -> str:
+async def answers_over_agui(kinds: Sequence[Kind], place: Place) -> str:
     message = {"id": "1", "role": "user", "content": "\n".join(each.text for each in kinds)}
     body: dict[str, object] = {
         "threadId": "t",
@@ -246,28 +254,50 @@ async def answers_over_agui(kinds: Sequence[Kind], place: Path) -> str:
         return f"{json.dumps(events)}\n{''.join(each.get('delta') or '' for each in events if 'TEXT' in each['type'])}"
 
 
-async def answers_over_mcp(kinds: Sequence[Kind], place: Path) -> str:
+async def answers_over_mcp(kinds: Sequence[Kind], place: Place) -> str:
     agent = agent_that_says(kinds)
     return served_tool(agent).answer(await run(agent, "Go.")).model_dump_json()
 
 
-async def failures_over_mcp(kinds: Sequence[Kind], place: Path) -> str:
+async def failures_over_mcp(kinds: Sequence[Kind], place: Place) -> str:
     agents = [agent_that_says([], ProviderError(kind.text, kind="auth")) for kind in kinds]
     return "\n".join([served_tool(each).answer(await run(each, "Go.")).model_dump_json() for each in agents])
 
 
-async def command_line(kinds: Sequence[Kind], place: Path) -> str:
-    (place / "agents.py").write_text(
-        "from tests.test_sinks import KNOWN, agent_that_says\ntalker = agent_that_says(KNOWN)\n"
-    )
-    line = [sys.executable, "-m", "journeyman", "run", "agents.py:talker", "Go.", "--no-record"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+TALKER: Final = """
+import json
+from pathlib import Path
+
+from journeyman import Agent, Limits, tool
+from journeyman.testing.scripted import ScriptedModel, call
+
+TEXTS = json.loads(Path("texts.json").read_text())
+
+@tool
+def show_text(n: int) -> str:
+    '''Return a text.'''
+    return TEXTS[n]
+
+@tool
+def spill_text(n: int) -> str:
+    '''Fail with a text.'''
+    raise ValueError(TEXTS[n])
+
+calls = [call(name, id=f"{name}{n}", n=n) for name in ("show_text", "spill_text") for n in range(len(TEXTS))]
+model = ScriptedModel([calls, "\\n\\n".join(TEXTS)])
+talker = Agent(name="talker", model=model, tools=[show_text, spill_text], limits=Limits(calls=None))
+"""
+"""An agent that says what stands in a file, as `agent_that_says` does; that one needs all that the tests need."""
+
+
+async def command_line(kinds: Sequence[Kind], place: Place) -> str:
+    (place.folder / "agents.py").write_text(TALKER)
+    (place.folder / "texts.json").write_text(json.dumps([each.text for each in kinds]))
+    line = ("run", "agents.py:talker", "Go.", "--no-record")
     told: list[str] = []
     for more in (("--stream", "jsonl"), ("--json",), ()):
-        done = await asyncio.to_thread(
-            subprocess.run, [*line, *more], cwd=place, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        done = await asyncio.to_thread(place.warm, *line, *more, cwd=place.folder)
+        assert done.code == 0, done.stderr
         told.append(done.stdout)
     return "\n".join(told)
 
@@ -275,7 +305,7 @@ async def command_line(kinds: Sequence[Kind], place: Path) -> str:
 class Sink(NamedTuple):
     """A way out: what sends texts that way and returns what went out, what is taken out there, and its modules."""
 
-    send: Callable[[Sequence[Kind], Path], Awaitable[str]]
+    send: Callable[[Sequence[Kind], Place], Awaitable[str]]
     promises: Literal["all", "known"]
     """`known`: only what is known by its text; a client of an agent reads what the agent says otherwise."""
     modules: str
@@ -311,9 +341,9 @@ def test_there_are_at_least_840_pairs_of_a_sink_and_a_kind() -> None:
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.send.__name__)
-async def test_no_secret_leaves_by_any_sink(sink: Sink, tmp_path: Path) -> None:
+async def test_no_secret_leaves_by_any_sink(sink: Sink, tmp_path: Path, warm: Warm) -> None:
     kinds = KNOWN + LOOKING if sink.promises == "all" else KNOWN
-    out = await sink.send(kinds, tmp_path)
+    out = await sink.send(kinds, Place(tmp_path, warm))
     assert secrets_left(kinds, out) == []
     assert out.count(MARK) >= len(kinds), "each text went out, with a mark in place of its secret"
 
