@@ -15,8 +15,8 @@ import pytest
 
 from journeyman import Event, errors
 from tests.support import pages, public, signatures
-from tests.support.reference import described, final, package
-from tests.support.value_classes import SENTENCES, classes_of, port_says
+from tests.support.reference import VALUE_CLASSES, described, final, package
+from tests.support.value_classes import SENTENCES
 from tests.test_docs import leads_somewhere
 
 
@@ -80,30 +80,19 @@ def public_members(name: str) -> Iterator[griffe.Object]:
 
 
 def test_a_sentence_that_stands_beside_the_source_is_needed_there() -> None:
-    source = griffe.load("journeyman", search_paths=[pages.ROOT / "src"])
-    assert isinstance(source, griffe.Module)
-    classes = [*classes_of(source)]
+    package()
     assert [
         f"{name}.{field}"
         for name, sentences in SENTENCES.items()
-        for field in (sentences if name not in {"aliases", "everywhere", "hidden", "ports"} else ())
-        if not any(each.name == name and is_silent(source, each, field) for each in classes)
+        for field in (sentences if name not in {"aliases", "hidden", "ports"} else ())
+        if f"{name}.{field}" not in VALUE_CLASSES.given
     ] == []
-    assert [each for each in SENTENCES["everywhere"] if not any(is_silent(source, cls, each) for cls in classes)] == []
 
 
 def test_what_is_hidden_from_the_reference_is_there_and_not_in_it() -> None:
-    source = griffe.load("journeyman", search_paths=[pages.ROOT / "src"])
-    assert isinstance(source, griffe.Module)
-    classes = [*classes_of(source)]
-    members = {f"{cls.name}.{member}" for cls in classes for member in [*cls.members, "__init__"]}
-    hidden = {f"{name}.{member}" for name, those in SENTENCES["hidden"].items() for member in those}
-    assert hidden - members == set()
     assert "prepare_request" not in described("journeyman.models.google.GoogleModel")
-
-
-def is_silent(source: griffe.Module, cls: griffe.Class, member: str) -> bool:
-    return member in cls.members and not cls.members[member].has_docstring and not port_says(source, cls, member)
+    hidden = {f"hidden {name}.{member}" for name, those in SENTENCES["hidden"].items() for member in those}
+    assert hidden - VALUE_CLASSES.given == set()
 
 
 def test_what_a_public_name_raises_itself_is_in_its_docstring() -> None:

@@ -11,11 +11,13 @@ import griffe
 from tests.support import pages
 from tests.support.value_classes import ValueClasses
 
+VALUE_CLASSES = ValueClasses()
+
 
 @functools.cache
 def package() -> griffe.Object:
     found = griffe.load(
-        "journeyman", search_paths=[pages.ROOT / "src"], extensions=griffe.load_extensions(ValueClasses())
+        "journeyman", search_paths=[pages.ROOT / "src"], extensions=griffe.load_extensions(VALUE_CLASSES)
     )
     assert isinstance(found, griffe.Object)
     return found

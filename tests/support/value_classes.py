@@ -16,6 +16,10 @@ the ports that a class keeps, `hidden` what is not for programs."""
 class ValueClasses(griffe.Extension):
     """Gives each of them the `__init__` that its fields make, and each member its sentence."""
 
+    def __init__(self) -> None:
+        self.given: set[str] = set()
+        """The sentences that it gave, and what it hid: of which class, and of which member."""
+
     def on_class(self, *, cls: griffe.Class, **_: object) -> None:
         for decorator in cls.decorators:
             if decorator.callable_path.endswith(".lazy_dataclass") and "__init__" not in cls.members:
@@ -29,11 +33,19 @@ class ValueClasses(griffe.Extension):
             pkg["types"][alias].docstring = griffe.Docstring(sentence)
         for cls in classes_of(pkg):
             for name in SENTENCES["hidden"].get(cls.name, ()):
-                cls.members.pop(name, None)
-            for name, member in cls.members.items():
-                sentence = sentence_of(pkg, cls, name)
-                if sentence and not name.startswith("_") and not member.has_docstring and not member.is_alias:
-                    member.docstring = griffe.Docstring(sentence, parent=cls)
+                if cls.members.pop(name, None) is not None or name == "__init__":
+                    self.given.add(f"hidden {cls.name}.{name}")
+        silent = [
+            (cls, name, member, sentence)
+            for cls in classes_of(pkg)
+            for name, member in cls.members.items()
+            if not name.startswith("_") and not member.has_docstring and not member.is_alias
+            if (sentence := sentence_of(pkg, cls, name))
+        ]
+        for cls, name, member, sentence in silent:  # when all are known: a port that has one by now says nothing itself
+            member.docstring = griffe.Docstring(sentence, parent=cls)
+            places = (cls.name, "everywhere")
+            self.given |= {f"{each}.{name}" for each in places if SENTENCES.get(each, {}).get(name) == sentence}
 
 
 def classes_of(scope: griffe.Module | griffe.Class) -> Iterator[griffe.Class]:
