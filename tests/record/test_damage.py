@@ -119,7 +119,7 @@ class Troubles:
         return closing(disk)
 
     def full(self) -> AbstractContextManager[object]:
-        return no_room(self.events.parent, 1_500_000)
+        return no_room(self.events.parent, 1_000_000)
 
     def deleted(self) -> AbstractContextManager[object]:
         self.events.unlink()
@@ -135,11 +135,13 @@ class Troubles:
 @pytest.mark.parametrize("what", ["stalled", "full", "deleted", "damaged"])
 @pytest.mark.filterwarnings("ignore::journeyman.store.store.StoreRepaired")
 async def test_no_step_waits_for_recordings_or_fails_by_them(path: Path, what: str) -> None:
+    told = ["".join(Random(each).choices(WORDS, k=800)) for each in range(180)]
+
     @tool(effect="once")
     async def work(ctx: ToolContext, n: int) -> str:
         """Work, and tell of it."""
-        for each in range(300):  # which only recordings hold
-            ctx.progress(f"{n} {each} {''.join(Random(each).choices(WORDS, k=800))}")
+        for number, each in enumerate(told):  # which only recordings hold
+            ctx.progress(f"{n} {number} {each}")
         return f"{n} is done"
 
     answers = [*[say(call("work", {"n": n}, id=f"c{n}")) for n in range(20)], say("Done.")]

@@ -372,7 +372,7 @@ async def test_a_way_out_that_is_open_without_a_box_is_closed_in_one(
 
 
 OTHER_USER = 54_321
-N_PARTS = 8
+N_PARTS = 4
 """All at once take longer than a test may, on a busy machine."""
 
 
