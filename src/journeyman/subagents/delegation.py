@@ -43,6 +43,7 @@ from journeyman.subagents.results import (
     ItemResult,
     ParallelResult,
     SingleResult,
+    SubagentUsage,
     TeamResult,
     item_result,
     single_result,
@@ -61,7 +62,7 @@ from journeyman.types import Usage, dump_messages
 DelegationMode: TypeAlias = Literal["single", "parallel", "chain", "background"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Assignment:
     """One task for one sub-agent."""
 
@@ -72,6 +73,8 @@ class Assignment:
     """Which of the tasks of its call it is, from 0."""
     number: int | None
     """Tells its run from others in the same run; None outside a run."""
+    run: Run | None = None
+    """Its run, once that has begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +133,15 @@ class Delegation:
                 f"A sub-agent here would be at depth {depth}, and the deepest is {MAX_DEPTH}. Do the task yourself."
             )
 
-    async def do(self, given: Assignment, *, begun: Callable[[Run], object] = id) -> FinishedAssignment:
-        """Let a sub-agent do its task; `begun` is given its run. Only a cancellation is raised."""
+    async def do(self, given: Assignment) -> FinishedAssignment:
+        """Let a sub-agent do its task. Only a cancellation is raised."""
         agent: Agent[Any, Any, Any] | None = None
         result: Result[Any] | SubagentMisused
         try:
             self.check_depth()
             agent = self.find_agent(given.agent)
-            run = begin(agent, await input_of_task(agent, given.task), self.options(given))
-            begun(run)
-            result = await carry_out(run)
+            given.run = begin(agent, await input_of_task(agent, given.task), self.options(given))
+            result = await carry_out(given.run)
         except SubagentMisused as misused:
             result = misused
         return FinishedAssignment(agent=given.agent, task=given.task, definition=agent, result=result)
@@ -229,28 +231,25 @@ async def parallel(delegation: Delegation, call: ParallelCall, max_concurrency: 
 
     async def in_place(given: Assignment) -> FinishedAssignment:
         async with places:
-            return await delegation.do(given, begun=partial(runs.__setitem__, given.place))
+            return await delegation.do(given)
 
-    runs: dict[int, Run] = {}
     async with asyncio.TaskGroup() as group:
         # A group cancels all when one raises: `do` raises nothing but cancellations.
         running = [group.create_task(in_place(given)) for given in assignments]
-    finished = [_finish(task, given, runs.get(given.place)) for task, given in zip(running, assignments, strict=True)]
-    results = tuple([await item_result(each) for each in finished])
+    results = tuple([await _item_of(task, given) for task, given in zip(running, assignments, strict=True)])
     n_succeeded = sum(result.is_error is None for result in results)
     return ParallelResult(summary=f"{n_succeeded}/{len(results)} succeeded", results=results)
 
 
-def _finish(task: asyncio.Task[FinishedAssignment], given: Assignment, run: Run | None) -> FinishedAssignment:
+async def _item_of(task: asyncio.Task[FinishedAssignment], given: Assignment) -> ItemResult:
     if not task.cancelled():
-        return task.result()
+        return await item_result(task.result())
     # Somebody cancelled this one task: had it been the run above, the group would have raised.
-    cancelled = SubagentMisused(f"Sub-agent {given.agent!r} was cancelled from outside.")
-    used = None
+    text, run, used = f"Sub-agent {given.agent!r} was cancelled from outside.", given.run, SubagentUsage()
     if run is not None:
         usage = run.ledger.usage if run.agent.track_tokens else None
         used = usage_in_words(usage, turns=run.ledger.n_model_calls, tools=run.ledger.own_calls)
-    return FinishedAssignment(agent=given.agent, task=given.task, result=cancelled, used=used)
+    return ItemResult(agent=given.agent, task=given.task, is_error=True, output=text, usage=used)
 
 
 # -- chain ------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from journeyman.endings import ErrorCode, InvalidResponseContext
 from journeyman.errors import SubagentFailed, SubagentMisused
 from journeyman.events import TaskInfo
 from journeyman.history import NO_OUTPUT
-from journeyman.result import Failure, Metadata, Result, Success
+from journeyman.result import Failure, Result, Success
 from journeyman.tools.collection import do_aside
 from journeyman.types import NOTHING_USED, Usage
 
@@ -150,20 +150,24 @@ class FinishedAssignment:
     result: Result[Any] | SubagentMisused
     """How the agent's run ended, or why there was no run."""
 
-    used: SubagentUsage | None = None
-    """What a run used that gave no result. None for all other runs, and if no run began."""
-
     @property
     def usage(self) -> SubagentUsage:
         """The usage of the run."""
         if isinstance(self.result, SubagentMisused):
-            return self.used or SubagentUsage()
-        return subagent_usage_of(self.result.metadata)
+            return SubagentUsage()
+        metadata = self.result.metadata
+        turns = sum([attempt.iterations for attempt in metadata.attempts])
+        return usage_in_words(metadata.usage, turns=turns, tools=metadata.n_calls)
 
     @property
     def output(self) -> object:
         """The output, if there is one."""
         return self.result.output if isinstance(self.result, Success) else None
+
+    @property
+    def terminal_result(self) -> str | None:
+        """The result of the call that ended the run through `stop_after`, if one did."""
+        return self.result.terminal_result if isinstance(self.result, Success) else None
 
     @property
     def is_silent(self) -> bool:
@@ -184,22 +188,14 @@ class FinishedAssignment:
                     return from_json(schema.dump(output))
                 parts = dict.fromkeys((output, terminal_result or ""))  # a silent model's output is that result
                 return "\n\n".join([part for part in parts if part.strip()]) or NO_OUTPUT
-            case Failure():
-                return NO_OUTPUT if self.is_silent else _failure_text(self.agent, self.result)
+            case Failure() if self.is_silent:
+                return NO_OUTPUT
+            case Failure(error=error):
+                usage = self.usage
+                counted = f" (turns={usage.turns} tools={usage.tools})" if usage.turns or usage.tools else ""
+                return f"Sub-agent {self.agent!r} failed{counted}: {error}"
             case SubagentMisused():
                 return str(self.result)
-
-
-def _failure_text(agent: str, failure: Failure) -> str:
-    usage = subagent_usage_of(failure.metadata)
-    counted = f" (turns={usage.turns} tools={usage.tools})" if usage.turns or usage.tools else ""
-    return f"Sub-agent {agent!r} failed{counted}: {failure.error}"
-
-
-def subagent_usage_of(metadata: Metadata) -> SubagentUsage:
-    """Return what a run used, in the words of a delegation."""
-    turns = sum([attempt.iterations for attempt in metadata.attempts])
-    return usage_in_words(metadata.usage, turns=turns, tools=metadata.n_calls)
 
 
 def usage_in_words(usage: Usage | None, *, turns: int, tools: int) -> SubagentUsage:
@@ -220,18 +216,14 @@ def usage_in_words(usage: Usage | None, *, turns: int, tools: int) -> SubagentUs
 
 def single_result(finished: FinishedAssignment) -> SingleResult:
     """Return what a sub-agent handed in; raise a `SubagentMisused` if no run began, a `SubagentFailed` if it failed."""
-    match finished.result:
-        case Success(output=value, terminal_result=terminal_result):
-            return SingleResult(
-                output=finished.shown(), usage=finished.usage, terminal_result=terminal_result, value=value
-            )
-        case Failure() if finished.is_silent:
-            return SingleResult(output=NO_OUTPUT, usage=finished.usage)
-        case Failure() as failure:
-            text = _failure_text(finished.agent, failure)
-            raise SubagentFailed(text, agent=finished.agent, failure=failure) from failure.error.cause
-        case SubagentMisused() as misused:
-            raise misused
+    result, shown = finished.result, finished.shown()
+    if isinstance(result, SubagentMisused):
+        raise result
+    if isinstance(result, Failure) and not finished.is_silent:
+        raise SubagentFailed(str(shown), agent=finished.agent, failure=result) from result.error.cause
+    return SingleResult(
+        output=shown, usage=finished.usage, terminal_result=finished.terminal_result, value=finished.output
+    )
 
 
 def ended_task(info: TaskInfo, agent: Agent[Any, Any, Any] | None, result: Result[Any]) -> TaskInfo:
@@ -253,14 +245,14 @@ def ended_task(info: TaskInfo, agent: Agent[Any, Any, Any] | None, result: Resul
 
 async def item_result(finished: FinishedAssignment, *, step: int | None = None) -> ItemResult:
     """Return what came of one of several tasks."""
-    success = finished.result if isinstance(finished.result, Success) else None
+    is_error = not isinstance(finished.result, Success) and not finished.is_silent
     return ItemResult(
         agent=finished.agent,
         task=finished.task,
         step=step,
         output=await do_aside(finished.output, lambda _: finished.shown()),
         usage=finished.usage,
-        terminal_result=None if success is None else success.terminal_result,
-        is_error=True if success is None and not finished.is_silent else None,
+        terminal_result=finished.terminal_result,
+        is_error=is_error or None,
         value=finished.output,
     )
