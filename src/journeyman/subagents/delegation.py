@@ -396,25 +396,24 @@ async def _work(delegation: Delegation, call: BackgroundCall) -> Work:
     agent = delegation.find_agent(call.agent)
     assignment = delegation.assignment(call.agent, call.task, "background")
     given = await input_of_task(agent, call.task)
-    options = delegation.options(assignment)
-    above = run_context.get().run
-    around = delegation.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
+    options, above, journal = delegation.options(assignment), run_context.get().run, None
     if above is not None:
+        journal = above.options.runtime.journal
         # Without the deadline, which this work outlives.
         runtime = replace(options.runtime, budget=above.attempt.budget.outliving())
         options = replace(options, runtime=runtime, watch_above=above.watch, ledger_beside=above.ledger)
 
     async def work(task: TaskContext) -> TaskResult:
         """Do the work, and what is said to the task meanwhile. Return the output, and what a model reads of it."""
-        heard = (*options.listeners, partial(_report_event, task))
+        report = partial(_report_event, task)
         # One conversation for all its runs: each goes on where the one before has ended.
-        first = replace(options, listeners=heard, abort=task.abort, inbox=task.inbox, history=History())
+        first = replace(options, listeners=(report,), abort=task.abort, inbox=task.inbox, history=History())
         runs: list[Run] = []
 
         async def one_more(options: Options) -> Result[Any]:
             # A section for each run: the second must not find the steps of the first.
-            journal = delegation.section(around.journal, replace(assignment, place=len(runs)))
-            runs.append(begin(agent, given, replace(options, runtime=replace(options.runtime, journal=journal))))
+            section = delegation.section(journal, replace(assignment, place=len(runs)))
+            runs.append(begin(agent, given, replace(options, runtime=replace(options.runtime, journal=section))))
             try:
                 return await carry_out(runs[-1])
             finally:  # what was seen of it on the way leaves out requests that failed, and calls that were cut off

@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -133,37 +133,28 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         max_concurrency: int | None = 4,
         modes: Sequence[SubagentMode] = MODES,
     ) -> None:
-        wiring = (tasks, notify, create_model, background_output, team)
-        problems = [*_problems_of_agents(agents, {"max_tasks": max_tasks, "max_concurrency": max_concurrency})]
+        limits = {"max_tasks": max_tasks, "max_concurrency": max_concurrency}
+        problems = [*_problems_of_agents(agents, limits)]
         if deps is not None:
             problems += function_problem("deps", deps, "the run's deps")
         given_modes = modes if is_list_or_tuple(modes) or is_set(modes) else ()
         if not given_modes or any(each not in MODES for each in given_modes):
             hint = f"Pass some of {', '.join(map(repr, MODES))}, such as modes=('single',)."
             problems.append(Problem("INVALID_MODES", f"modes is {modes!r:.80}.", hint))
-        for name, given in zip(_WIRING, wiring, strict=True):
-            problems += _wiring_problems(name, given)
+        given = (tasks, notify, create_model, background_output, team)
+        wiring = dict(zip(_WIRING, given, strict=True))
+        problems += [problem for name, each in wiring.items() for problem in _wiring_problems(name, each)]
         raise_problems("Subagents", problems)
         by_name = {agent.name: agent for agent in agents}
-        plans = [agent.plan for agent in agents]
         tools = [(tool, agent.default_effect) for agent in agents for tool in agent.plan.tools.values()]
         # Of what a toolset will give, nobody knows anything.
-        are_asked = any(plan.sources for plan in plans)
+        are_asked = any(agent.plan.sources for agent in agents)
         effects = [tool.effect or default for tool, default in tools]
         # A call may name any of them, and nobody knows which.
         hardest_to_undo: Effect = "once" if are_asked else _EFFECTS[max(map(_EFFECTS.index, effects), default=0)]
+        delegation = Delegation(agents=by_name, deps_of=deps)
         # A tool is frozen.
-        self.__dict__.update(
-            _delegation=Delegation(agents=by_name, deps_of=deps),
-            max_tasks=max_tasks,
-            max_concurrency=max_concurrency,
-            modes=tuple(modes),
-            tasks=tasks,
-            notify=notify,
-            create_model=create_model,
-            background_output=background_output,
-            team=team,
-        )
+        self.__dict__.update(_delegation=delegation, modes=tuple(modes), **limits, **wiring)
         super().__init__(
             NAME,
             description_of(by_name, max_tasks, modes),
@@ -297,10 +288,12 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
         self, arguments: Mapping[str, object], context: ToolContext[Any] | None, *, is_call: bool = False
     ) -> SubagentResult:
         given = parse_arguments(arguments)
-        model = None if not given.model else await self.model(given.model)
+        model = await self.model(given.model) if given.model else None
         deps, runs = (None, None) if context is None else (context.deps, sent_runs())
-        made = replace(self._delegation, context=context, is_call=is_call, model=model, deps=deps)
-        delegation = replace(made, model_name=given.model or "", runs=runs)
+        name = given.model or ""
+        delegation = replace(
+            self._delegation, context=context, is_call=is_call, model=model, model_name=name, deps=deps, runs=runs
+        )
         match choose_call(given, self.max_tasks, self.modes):
             case SingleCall() as call:
                 return await single(delegation, call)
@@ -477,13 +470,14 @@ def _find_files(place: Path, problems: list[Problem]) -> Iterator[Path]:
             problems.append(Problem("INVALID_AGENT", text, "Put the file itself into the folder."))
 
 
+@dataclass(frozen=True, slots=True)
 class _AgentFile:
     """One file, and what the program gives to its agent."""
 
-    def __init__(
-        self, path: Path, model: str | Model, models: Mapping[str, str | Model], tools: Sequence[AnyTool]
-    ) -> None:
-        self.path, self.model, self.models, self.tools = path, model, models, tools
+    path: Path
+    model: str | Model
+    models: Mapping[str, str | Model]
+    tools: Sequence[AnyTool]
 
     def read(self) -> Agent[Any, Any, Any]:
         """Return the agent.
@@ -498,17 +492,10 @@ class _AgentFile:
         given, text = split(self.path)
         fields = {str(key): value for key, value in given.items() if value not in ("", [], None)}
         problems = [*self._problems(fields, text)]
-        wanted = _names(fields["tools"]) if "tools" in fields else None
-        unwanted = _names(fields.get("disallowedTools", ""))
-        for name in (*(wanted or ()), *unwanted):
-            if not self._find_tools(name):
-                there = ", ".join([tool.name for tool in self.tools]) or "none"
-                hint = f"Pass it: from_folder(…, tools=[…]). Now there is: {there}."
-                problems.append(Problem("UNKNOWN_TOOL", f"It names the tool {name!r}, which is not there.", hint))
+        chosen = self._find_tools(fields["tools"], problems) if "tools" in fields else self.tools
+        left_out = self._find_tools(fields.get("disallowedTools", ""), problems)
         if problems:
             raise DefinitionError(str(self.path), problems)
-        left_out = [tool for name in unwanted for tool in self._find_tools(name)]
-        chosen = self.tools if wanted is None else [tool for name in wanted for tool in self._find_tools(name)]
         turns = fields.get("maxTurns")
         return Agent(
             name=str(fields["name"]),
@@ -542,15 +529,18 @@ class _AgentFile:
             return None
         return self.models.get(named, named if ":" in named else None)
 
-    def _find_tools(self, name: str) -> list[AnyTool]:
-        """Return the tools of a name: ours, that of a server, or Claude Code's for a ready tool."""
-        lowered = name.lower()
-        kind = _ELSEWHERE.get(lowered, lowered)
-        own = [tool for tool in self.tools if tool.name == name or name in tool.server_names]
-        return own or [tool for tool in self.tools if tool.permission_kind == kind]
-
-
-def _names(listed: object) -> list[str]:
-    """Return the names in a text, or in a list."""
-    texts = [str(each) for each in listed] if is_list_or_tuple(listed) else [str(listed)]
-    return [name for text in texts for name in _RULES.findall(text)]
+    def _find_tools(self, listed: object, problems: list[Problem]) -> list[AnyTool]:
+        """Return the tools that are named in a text, or in a list: ours, that of a server, or Claude Code's for a ready
+        tool. A name that no tool has is a problem."""
+        found: list[AnyTool] = []
+        texts = listed if is_list_or_tuple(listed) else [listed]
+        for name in [name for text in texts for name in _RULES.findall(str(text))]:
+            kind = _ELSEWHERE.get(name.lower(), name.lower())
+            own = [tool for tool in self.tools if tool.name == name or name in tool.server_names]
+            of_name = own or [tool for tool in self.tools if tool.permission_kind == kind]
+            if not of_name:
+                there = ", ".join([tool.name for tool in self.tools]) or "none"
+                hint = f"Pass it: from_folder(…, tools=[…]). Now there is: {there}."
+                problems.append(Problem("UNKNOWN_TOOL", f"It names the tool {name!r}, which is not there.", hint))
+            found += of_name
+        return found

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
+from functools import partial
 from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Final, Unpack
@@ -66,13 +67,18 @@ class Tasks:
         if on_event is not None:
             problems += listener_problems(on_event)
         raise_problems("Tasks", problems)
-        self._notify = notify
-        self._open_output = output if output is None or callable(output) else in_folder(output)
         self._watch = Watch(path=(), listeners=() if on_event is None else (on_event,))
-        self._grace_s = grace_s
         self._numbers = itertools.count(1)
         self._all: dict[str, RunningTask] = {}
         self._active: dict[str, RunningTask] = {}
+        self._make_host = partial(
+            TaskHost,
+            watch=self._watch,
+            notify=notify,
+            open_output=output if output is None or callable(output) else in_folder(output),
+            grace_s=grace_s,
+            active=self._active,
+        )
         self._host: TaskHost | None = None
         # Any thread may start work while the tasks are being left.
         self._lock = Lock()
@@ -80,15 +86,7 @@ class Tasks:
     async def __aenter__(self) -> Tasks:
         if self._host is not None:
             raise RuntimeError("The tasks were entered before. Make another Tasks().")
-        self._host = TaskHost(
-            loop=running_loop(),
-            variables=copy_context(),
-            watch=self._watch,
-            notify=self._notify,
-            open_output=self._open_output,
-            grace_s=self._grace_s,
-            active=self._active,
-        )
+        self._host = self._make_host(loop=running_loop(), variables=copy_context())
         return self
 
     async def __aexit__(self, *_: object) -> None:
