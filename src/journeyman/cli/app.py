@@ -125,11 +125,8 @@ def execute(words: Sequence[str]) -> int:
 
 
 def _call(words: Sequence[str]) -> int:
-    """Call the command that the words ask for, with the shared options that stand before it and behind it.
-
-    Raises:
-        Mistake: an option stands before a command that does not take it, or the command is one of before.
-    """
+    """Call the command that the words ask for, with the shared options that stand before it and behind it. An option
+    that stands before a command that does not take it is a `Mistake`, and so is a command of before."""
     before, words = split_shared(words, SHARED, leading=True)
     name = command_of(words)
     if name in OLD_COMMANDS:

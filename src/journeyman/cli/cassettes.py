@@ -197,11 +197,7 @@ def make_test(
 
 
 def _run_file(place: Path) -> None:
-    """Run the file that was written as its owner will.
-
-    Raises:
-        Refused: it does not pass.
-    """
+    """Run the file that was written as its owner will; `Refused` if it does not pass."""
     words = ("-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider", str(place))
     given = partial(run_whole, folder=str(Path.cwd()), environment=os.environ, timeout_s=_PYTEST_S, with_errors=True)
     try:
@@ -242,11 +238,7 @@ class _RecordedFacts:
 
     @classmethod
     def of(cls, recordings: Recordings, found: RecordedRun, path: str | None) -> _RecordedFacts:
-        """Read it.
-
-        Raises:
-            Mistake: there is no such run, it has no end to assert, or the recording does not tell enough of it.
-        """
+        """Read it; `Refused` if it has no end to assert, or the recording does not tell enough of it."""
         if found.kind in ("chat", "team"):
             hint = "Of a run inside one can be made: --path." if found.kind == "team" else "Export it: --as cassette."
             raise Refused(f"The recording is of a {found.kind}, of which no test can be made.", hint)
@@ -269,11 +261,7 @@ class _RecordedFacts:
 
 
 def _check_replay(loop: AgentLoop, agent: Agent[Any, Any, Any], told: _RecordedFacts) -> None:
-    """Replay the run, as the test does.
-
-    Raises:
-        Refused: it does not end as it did.
-    """
+    """Replay the run, as the test does; `Refused` if it does not end as it did."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "recording.jsonl"
         file.write_bytes(told.cassette)
@@ -303,11 +291,7 @@ _DIFFERS: Final = (
 def _test_file(
     agent: Agent[Any, Any, Any], target: str, told: _RecordedFacts, *, place: Path, test_name: str, id: str
 ) -> str:
-    """Return the file for pytest.
-
-    Raises:
-        Mistake: no test can import the agent.
-    """
+    """Return the file for pytest; a `Mistake` if no test can import the agent."""
     origin, _, attribute = target.rpartition(":")
     if not attribute.replace(".", "_").isidentifier() or not origin:
         raise Mistake(f"{target} does not name the agent.", f"Name it: {target}:{told.name}")

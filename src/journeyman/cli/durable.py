@@ -101,11 +101,7 @@ class StorePlace:
 
 
 def find_store(given: str | None, *, makes: bool = False) -> StorePlace:
-    """Return the store that is meant. `makes`: it need not be there.
-
-    Raises:
-        Mistake: there is none, or it has no name that can be used.
-    """
+    """Return the store that is meant; a `Mistake` if there is none. `makes`: it need not be there."""
     named = given if given is not None else os.environ.get("JOURNEYMAN_STORE") or None
     if named is not None:
         with explain_errors("Look at --store or JOURNEYMAN_STORE."):
@@ -184,12 +180,8 @@ def _no_run(place: StorePlace, error: RunUnknown) -> Mistake:
 async def open_durable(
     place: StorePlace, *, dispatcher: Dispatcher | None = None, on_event: Listener | None = None
 ) -> AsyncGenerator[Durable]:
-    """Open the store, and say of what it refuses what the command line says.
-
-    Raises:
-        Mistake: it cannot be opened, there is no such run, or there is another one.
-        Refused: what was asked for cannot be done as things stand.
-    """
+    """Open the store, and say of what it refuses in the block what the command line says: a `Mistake` where it cannot
+    be opened, or such a run is not there, or is another one; `Refused` what cannot be done as things stand."""
     async with AsyncExitStack() as stack:
         with explain_errors("Look at --store or JOURNEYMAN_STORE."), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", StoreRepaired)
@@ -216,11 +208,7 @@ async def open_durable(
 
 
 def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]], loop: AgentLoop | None = None) -> T:
-    """Do some work with the store, in `loop` where an agent is open in it.
-
-    Raises:
-        Mistake, Refused: as `open_durable` says.
-    """
+    """Do some work with the store, as `open_durable` says; in `loop` where an agent is open in it."""
 
     async def do_work() -> T:
         async with open_durable(place) as durable:
@@ -233,11 +221,7 @@ def in_store(place: StorePlace, work: Callable[[Durable], Coroutine[Any, Any, T]
 
 
 def say_to_recording(place: StorePlace, run: str, say: Callable[[SignalHandle], Awaitable[T]]) -> T | None:
-    """Say something to a recording that is no durable run. None: there is none of that id.
-
-    Raises:
-        Mistake, Refused: what is said cannot be said, or not any more.
-    """
+    """Say something to a recording that is no durable run. None: there is none of that id."""
     with _explain_unheard(place, run), Recordings(place.path) as recordings:
         if not recordings.has(run) or (found := recordings.find(run)).kind == "durable":
             return None
@@ -608,11 +592,7 @@ def tell_run(
 
 
 def _check_words(verb: Verb, words: Sequence[str], options: Mapping[str, object]) -> None:
-    """Check that what is given belongs to the verb.
-
-    Raises:
-        Mistake: a word is missing or too many, or an option is another verb's.
-    """
+    """Check that no word is missing or too many behind the verb, and that no option is another verb's."""
     takes, at_least, at_most = _TAKES[verb]
     if not at_least <= len(words) <= at_most:
         has = f"has {count(len(words), 'word')} behind it" if words else "has no word behind it"
@@ -643,11 +623,7 @@ async def _speak(handle: SignalHandle, verb: Said, words: Sequence[str], decisio
 
 
 def _decide(arguments: str | None, deny: str | None) -> Decision:
-    """Return the decision about a call that waits: to make it, also with other arguments, or to deny it.
-
-    Raises:
-        Mistake: it is both, or the arguments are none.
-    """
+    """Return the decision about a call that waits: to make it, also with other arguments, or to deny it."""
     if arguments is None:
         return Allow() if deny is None else Deny(deny)
     if deny is not None:

@@ -70,11 +70,8 @@ _AGENT_HINTS: Final = {
 
 
 def find_object(target: str) -> object:
-    """Return the agent that `target` names, or what gives one: a function, or a context manager.
-
-    Raises:
-        Mistake: there is no such file, module or agent, or importing it failed.
-    """
+    """Return the agent that `target` names, or what gives one: a function, or a context manager. That there is no such
+    file, module or agent, or that importing it failed, is a `Mistake`."""
     module, origin, attribute = _load_module(target)
     if not attribute:
         return _only_agent(module, origin)
@@ -92,11 +89,8 @@ def find_object(target: str) -> object:
 
 
 def load_value(option: str, target: str, fits: Callable[[object], bool], *, what: str, hint: str) -> object:
-    """Return what an option names by `FILE:NAME` or `package.module:NAME`, and what `fits` is true of.
-
-    Raises:
-        Mistake: there is no such file or module, importing it failed, or it is not `what` the option takes.
-    """
+    """Return what an option names by `FILE:NAME` or `package.module:NAME`, and what `fits` is true of; a `Mistake` if
+    it is not `what` the option takes."""
     found: object
     found, origin, attribute = _load_module(target)
     for name in attribute.split("."):
@@ -121,21 +115,14 @@ def lasting(target: str) -> str:
 
 
 def load_model(name: str | None) -> Model | None:
-    """Return the model of that name, or None for None.
-
-    Raises:
-        ModelUnavailable: it cannot be used.
-    """
+    """Return the model of that name, or None for None; `ModelUnavailable` if it cannot be used."""
     return None if name is None else connect(name)
 
 
 def load_file(path: Path) -> ModuleType:
     """Import a Python file: as a part of its package if its folder is one, else as a module of its own.
 
-    The folder that `import` then looks in first is the file's, or the package's.
-
-    Raises:
-        Mistake: it is not there, or it raised.
+    The folder that `import` then looks in first is the file's, or the package's. That it raised is a `Mistake`.
     """
     _check_readable(path)
     path = path.resolve()
@@ -325,11 +312,7 @@ class AgentLoop:
         self, timeout_s: float = OPENING_S, *, rules: Path | None = None, end: TimeToEnd | None = None
     ) -> None:
         """`timeout_s`: how long an agent may take to open, and again to close. `rules`: a file of rules for the agents.
-        `end`: in which time the command has to end.
-
-        Raises:
-            Mistake: the file cannot be used.
-        """
+        `end`: in which time the command has to end."""
         self._rules: Final = None if rules is None else load_rules(rules)
         self.runner: Final = asyncio.Runner()
         self._timeout_s: Final = timeout_s
@@ -360,11 +343,8 @@ class AgentLoop:
         """Return the agent that `target` names, open; with what it is lent. A durable run is lent nothing: the command
         line is not there when it goes on. What it may do is decided as `with_policy` says, unless it is not to be
         guarded. One that was `made` already belongs to the folder that `target` names. Sub-agents that it is lent
-        inherit `model`, if there is one, and else its own.
-
-        Raises:
-            Mistake: there is none, opening it failed, or it lacks its deps.
-        """
+        inherit `model`, if there is one, and else its own. That it cannot be opened, or lacks its deps, is a
+        `Mistake`."""
         lent = lent or _NOTHING_LENT
         given = {"--mcp": lent.mcp is not None, "--skills": bool(lent.skills), "--agents": lent.agents is not None}
         option = next((name for name, is_given in given.items() if is_given), None)
@@ -385,11 +365,7 @@ class AgentLoop:
     def definition(
         self, target: str, lent: LentOptions = _NOTHING_LENT, made: Agent[Any, Any, Any] | None = None
     ) -> Agent[Any, Any, Any]:
-        """Return what `agent` returns, also without deps that it would need in a run.
-
-        Raises:
-            Mistake: there is none, or opening it failed.
-        """
+        """Return what `agent` returns, also without deps that it would need in a run."""
         if lent.pins is not None and lent.mcp is None:
             raise Mistake("--pins is for the tools of MCP servers.", "Add --mcp FILE, or leave it out.")
         found = find_object(target) if made is None else made
@@ -402,11 +378,8 @@ class AgentLoop:
         return agent
 
     def close(self) -> None:
-        """Close the agents, the last one first, and then the loop.
-
-        Raises:
-            Mistake: closing one failed; all the others are closed.
-        """
+        """Close the agents, the last one first, and then the loop. Where closing one fails, the others are closed, and
+        then that is raised."""
         mistakes: list[Mistake] = []
         with closing(self.runner):
             while self._open:
@@ -420,11 +393,7 @@ class AgentLoop:
 
 
 def check_names(hosts: Sequence[str]) -> None:
-    """Check the further names of a server. An empty one would let requests for any name in.
-
-    Raises:
-        Mistake: one is no name.
-    """
+    """Check the further names of a server. An empty one would let requests for any name in."""
     for host in hosts:
         if not _HOST_NAME.fullmatch(host):
             text = f"--allow-host {quoted(host[:80])} is no name of a machine."
@@ -432,11 +401,8 @@ def check_names(hosts: Sequence[str]) -> None:
 
 
 def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> Agent[Any, Any, Any]:
-    """Return the agent with the skills in these folders besides its tools. Those that are left out are told on stderr.
-
-    Raises:
-        Mistake: there are none, or it has such a tool of its own.
-    """
+    """Return the agent with the skills in these folders besides its tools. Those that are left out are told on
+    stderr."""
     if not folders:
         return agent
     with explain_errors("", about="--skills"), log_shown(PlainScreen(stderr_console()).say, debug=False):
@@ -444,11 +410,7 @@ def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> 
 
 
 def _with_agents(agent: Agent[Any, Any, Any], folder: Path, model: str | None) -> Agent[Any, Any, Any]:
-    """Return the agent with the agents in a folder as its sub-agents, which may have its own tools.
-
-    Raises:
-        Mistake: there are none, one cannot be carried, or it has such a tool of its own.
-    """
+    """Return the agent with the agents in a folder as its sub-agents, which may have its own tools."""
     crew: type[Subagents[Any]] = resolve_name("journeyman.subagents:Subagents")  # imported for it alone
     own = [tool for tool in agent.plan.tools.values() if not isinstance(tool, crew)]
     try:
@@ -462,12 +424,8 @@ def _with_agents(agent: Agent[Any, Any, Any], folder: Path, model: str | None) -
 
 @contextmanager
 def explain_servers(pins: Path | None = None, hint: str = "") -> Generator[None]:
-    """Say in one line why MCP servers cannot be used in the block. `hint`: what to do where they differ from `pins`.
-
-    Raises:
-        Mistake: they are named wrongly, or are not as pinned.
-        Refused: one cannot be used.
-    """
+    """Say in one line why MCP servers cannot be used in the block: a `Mistake` where they are named wrongly, or are not
+    as pinned, `Refused` where one cannot be used. `hint`: what to do where they differ from `pins`."""
     try:
         yield
     except DefinitionError as error:
@@ -499,11 +457,7 @@ class _OpenAgent:
         return Mistake(f"{self._target} {what} within {has_s:.3g} s.", hint)
 
     async def open(self) -> Agent[Any, Any, Any]:
-        """Return the agent.
-
-        Raises:
-            Mistake: there is none.
-        """
+        """Return the agent; a `Mistake` if there is none."""
         opened = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(opened))
         await asyncio.wait({self._task, opened}, timeout=self.limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -515,11 +469,7 @@ class _OpenAgent:
         raise AssertionError("It has ended without an agent.")
 
     async def close(self, limit_s: float) -> None:
-        """Close the context that gave the agent, within so many seconds.
-
-        Raises:
-            Mistake: it does not, or it raised.
-        """
+        """Close the context that gave the agent, within so many seconds; a `Mistake` if it is not, or raised."""
         if self._task is None:
             return
         self._left.set()

@@ -30,11 +30,8 @@ SandboxUse: TypeAlias = Literal["auto", "required", "none"]
 
 
 def check_positive(_: object, value: float | None) -> None:
-    """Check what an option says, as cyclopts asks for it.
-
-    Raises:
-        ValueError: it is 0 or less, or no number that is known.
-    """
+    """Check what an option says, as cyclopts asks for it: a `ValueError` if it is 0 or less, or no number that is
+    known."""
     if value is not None and not 0 < value < math.inf:
         raise ValueError("Give a number above 0.")
 
@@ -74,11 +71,7 @@ def _return_options(*, options: Annotated[SharedOptions | None, Parameter(name="
 
 
 def read_shared(words: Sequence[str]) -> SharedOptions:
-    """Return what shared options say.
-
-    Raises:
-        CycloptsError: one has no value, or a wrong one.
-    """
+    """Return what shared options say; a `CycloptsError` if one has no value, or a wrong one."""
     return _read(words)
 
 

@@ -44,11 +44,7 @@ _LOOK_S: Final = 0.2
 
 @contextmanager
 def open_recordings(place: StorePlace) -> Generator[Recordings]:
-    """Open the recordings of a store.
-
-    Raises:
-        StoreError: it cannot be opened, or there is no such recording.
-    """
+    """Open the recordings of a store; a `StoreError` if it cannot be opened, or there is no such recording."""
     recordings, told = None, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreRepaired)  # it is told below
@@ -275,11 +271,7 @@ def refuse_existing(*places: Path | None, force: bool) -> None:
 
 
 def write_new(place: Path, data: bytes, *, force: bool) -> None:
-    """Write a file, in place of one that is there only with `force`: whoever looks finds the old one or the new one.
-
-    Raises:
-        Mistake: it cannot be written.
-    """
+    """Write a file, in place of one that is there only with `force`: whoever looks finds the old one or the new one."""
     with explain_errors("Name another file with --out.", about=f"{place} cannot be written"):
         make_private_folder(place.parent)
         if force:
@@ -343,11 +335,7 @@ def choose_ended(
     recordings: Recordings, ids: Sequence[str], *, older_s: float, ended: Ended | None
 ) -> tuple[list[RecordedRun], dict[str, bool]]:
     """Return recordings that have `ended`, those with these ids, or those that ended so long ago; and the ids of
-    durable runs: False where there is no recording, True where there is one, too.
-
-    Raises:
-        Refused: one of them goes on.
-    """
+    durable runs: False where there is no recording, True where there is one, too. One that goes on is `Refused`."""
     found, durable = list[RecordedRun](), dict[str, bool]()
     if not ids:
         found += [run for run in recordings.older(time.time() - older_s) if run.status not in GOES_ON]
@@ -369,11 +357,7 @@ def choose_ended(
 
 
 def recorder(store: str | None, *, target: str | None = None, quiet: bool = False) -> OpenRecords:
-    """Return what records in the store that is meant, which is made if it is not there, and say where that is.
-
-    Raises:
-        Mistake: it cannot be used.
-    """
+    """Return what records in the store that is meant, which is made if it is not there, and say where that is."""
     place = find_store(store, makes=True)
     with explain_errors("Name a file with --store.", about=f"{place.shown} cannot be written"):
         with warnings.catch_warnings(record=True) as caught:

@@ -243,11 +243,7 @@ def wants_record(given: bool | None) -> bool:
 
 def recorder_in(options: SharedOptions, *, target: str | None = None) -> OpenRecords | None:
     """Return what records in the store that is meant, and say where that is. None: nothing is to be recorded; or it
-    cannot be, which is said, and nobody has wished for it.
-
-    Raises:
-        Mistake: it cannot be used.
-    """
+    cannot be, which is said, and nobody has wished for it."""
     if not wants_record(options.record):
         return None
     recorder: Callable[..., OpenRecords] = resolve_name("journeyman.cli.recorded:recorder")
@@ -262,11 +258,7 @@ def recorder_in(options: SharedOptions, *, target: str | None = None) -> OpenRec
 
 @contextmanager
 def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
-    """Record while the block runs, if the command line says so, in the store that is meant.
-
-    Raises:
-        Mistake: it cannot be used.
-    """
+    """Record while the block runs, if the command line says so, in the store that is meant."""
     made = recorder_in(options) if options.record else None
     try:
         yield made
@@ -278,12 +270,8 @@ def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
 def sandbox_in(
     options: SharedOptions, more: BoxOptions | None = None, *, is_usual: bool = True
 ) -> AbstractContextManager[AskedSandbox]:
-    """Return a block in which workspaces have the sandbox that the command line wishes for. `is_usual`: without a wish,
-    they have one where it holds.
-
-    Raises:
-        Mistake: one is required, and none holds enough here; or such a box cannot be.
-    """
+    """Return a block in which workspaces have the sandbox that the command line wishes for: a `Mistake` if it cannot
+    be, or is required, and none holds enough here. `is_usual`: without a wish, they have one where it holds."""
     return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, more, is_usual=is_usual)
 
 
@@ -298,11 +286,7 @@ def tell_sandbox_in(asked: AskedSandbox, agent: Agent[Any, Any, Any], options: S
 @contextmanager
 def telemetry_in(options: SharedOptions, end: TimeToEnd | None = None) -> Generator[OpenTelemetry | None]:
     """Give what tells a collector what runs do, and send it until the block is left. None: nobody has wished for it.
-    `end`: in which time the command has to end.
-
-    Raises:
-        Mistake: it cannot be sent as the environment says.
-    """
+    `end`: in which time the command has to end."""
     if not options.otel:
         yield None
         return
@@ -406,11 +390,7 @@ def output_json(agent: Agent[Any, Any, Any], output: object) -> JsonValue:
 
 
 def read_text(text: str | None) -> str:
-    """Return the input as it was given: as an argument, else over a pipe.
-
-    Raises:
-        Mistake: it was not given, or is not UTF-8.
-    """
+    """Return the input as it was given: as an argument, else over a pipe, in UTF-8."""
     if text is not None:
         return text
     data = _read_stdin() if is_piped() else b""
@@ -445,11 +425,7 @@ def is_piped() -> bool:
 
 def piped_document() -> Sequence[UserContent]:
     """Return what stands in stdin besides an input that is given as an argument, as a document; nothing if there is
-    nothing.
-
-    Raises:
-        Mistake: it cannot be read, or is no document.
-    """
+    nothing."""
     data = _read_stdin() if is_piped() else b""
     if not data.strip():
         return []
@@ -458,11 +434,7 @@ def piped_document() -> Sequence[UserContent]:
 
 
 def read_files(files: Sequence[Path]) -> Sequence[UserContent]:
-    """Return pictures, documents and sounds, each by what it is.
-
-    Raises:
-        Mistake: one cannot be read, or is none of these.
-    """
+    """Return pictures, documents and sounds, each by what it is; a `Mistake` if one is none of these."""
     blocks: list[UserContent] = []
     for file in files:
         try:
@@ -478,11 +450,8 @@ def read_files(files: Sequence[Path]) -> Sequence[UserContent]:
 
 
 def input_of_job(job: Job) -> object:
-    """Return the input of the run, as the agent takes it; with the files, if there are any.
-
-    Raises:
-        InvalidArguments: it does not fit; it lists every issue.
-    """
+    """Return the input of the run, as the agent takes it; with the files, if there are any. `InvalidArguments`, which
+    lists every issue, if it does not fit."""
     if not job.files:
         return parse_input(job.agent, job.text)
     if job.agent.input is not str:
@@ -491,11 +460,8 @@ def input_of_job(job: Job) -> object:
 
 
 def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
-    """Return `text` as the agent takes it: a text as it is, any other type from JSON.
-
-    Raises:
-        InvalidArguments: it is not JSON, or does not fit the type; it lists every issue.
-    """
+    """Return `text` as the agent takes it: a text as it is, any other type from JSON; `InvalidArguments`, which lists
+    every issue, if it does not fit."""
     if agent.input is str:
         return text
     schema = agent.plan.input

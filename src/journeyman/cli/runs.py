@@ -364,11 +364,7 @@ def fork(
 
 
 def _input_of(text: str | None, chosen: Agent[Any, Any, Any] | None, info: RunInfo, loop: AgentLoop) -> object:
-    """Return the input of a fork: for an agent that was named as it takes it, else as it is stored.
-
-    Raises:
-        Mistake: it does not fit the agent.
-    """
+    """Return the input of a fork: for an agent that was named as it takes it, else as it is stored."""
     agent = loop.agent(info.target) if chosen is None and text is not None and info.target else chosen
     if text is None or agent is None:
         return text
@@ -380,11 +376,7 @@ def _input_of(text: str | None, chosen: Agent[Any, Any, Any] | None, info: RunIn
 
 
 def _ask(info: RunInfo, effects: Sequence[str], at: str, *, yes: bool) -> None:
-    """Say what a fork may do again, and ask whether it shall.
-
-    Raises:
-        Mistake: it shall not, or nobody is there to say.
-    """
+    """Say what a fork may do again, and ask whether it shall; a `Mistake` if not, or if nobody is there to say."""
     what = count(len(effects), "call")
     tell(f"From {at} on, the run {name_of(info)} has begun {what} with effect `once`, which may be made again:")
     tell(*[f"  {each}" for each in effects])
@@ -446,11 +438,7 @@ def prune(
 
 
 def _seconds(text: str) -> float:
-    """Return how many seconds `30d` are.
-
-    Raises:
-        Mistake: it is no duration.
-    """
+    """Return how many seconds `30d` are."""
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])", text.strip())
     if found is None:
         raise Mistake(f"{quoted(text)} is no duration.", "Give a number and a unit, s, m, h, d or w: 30d.")

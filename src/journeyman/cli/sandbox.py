@@ -52,11 +52,7 @@ class _Settings(BaseModel):
 
 
 def load_settings() -> SandboxSettings:
-    """Return what the person's settings say of sandboxes.
-
-    Raises:
-        Mistake: they cannot be read, or name a box that cannot be.
-    """
+    """Return what the person's settings say of sandboxes."""
     base = os.environ.get("XDG_CONFIG_HOME") or ""
     try:
         path = (Path(base) if base.startswith("/") else Path("~/.config").expanduser()) / "journeyman" / "settings.toml"
@@ -84,14 +80,12 @@ def ask_for_sandbox(
     use: SandboxUse | None, more: BoxOptions | None = None, *, is_usual: bool = True
 ) -> Generator[AskedSandbox]:
     """Let the workspaces that are made in a block have the sandbox that the command line, or else the person's
-    settings, wish for. `is_usual`: without a wish they have one where it holds.
+    settings, wish for: a `Mistake` if it cannot be, or is required, and none holds enough here. `is_usual`: without a
+    wish they have one where it holds.
 
     Args:
         use: When commands run in a box, by the command line.
         more: What commands need beyond the usual box, by the command line.
-
-    Raises:
-        Mistake: one is required, and none holds enough here; or such a box cannot be.
     """
     settings, more = load_settings(), more or BoxOptions()
     given = [_read_need("--allow-host", f"host:{each}", each) for each in more.allow_host or ()]
@@ -116,11 +110,7 @@ def ask_for_sandbox(
 
 
 def _read_need(place: str, need: str, word: str) -> str:
-    """Return a need with an absolute path. `place` and `word` say where it stands, and how it is written there.
-
-    Raises:
-        Mistake: it is none, or cannot be given.
-    """
+    """Return a need with an absolute path. `place` and `word` say where it stands, and how it is written there."""
     kind, value = read_need(need) or ("", "")
     if kind == "host":
         if (problem := host_problem(value.lower())) is not None:

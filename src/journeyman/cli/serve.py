@@ -114,11 +114,7 @@ def _serve(frame: Frame, made: AgentApp, guarded: HttpGuard, place: tuple[str, i
 
 
 def _token(host: str, port: int, allow_host: Sequence[str], authorize: str | None) -> str | None:
-    """Return the token that clients must bring, if they need one.
-
-    Raises:
-        Mistake: it is not safe to listen there, or two things say who is let in.
-    """
+    """Return the token that clients must bring, if they need one; a `Mistake` if it is not safe to listen there."""
     check_names(allow_host)
     token = os.environ.get(TOKEN) or None
     if token is not None and authorize is not None:

@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def check_named(targets: Sequence[str], command: str) -> None:
-    """Check that a command has agents to serve.
-
-    Raises:
-        Mistake: it has none.
-    """
+    """Check that a command has agents to serve."""
     if not targets:
         raise Mistake("No agent is named.", f"Name one or more: journeyman {command} agents.py:analyst")
 
@@ -46,12 +42,7 @@ class Frame(NamedTuple):
 
 @contextmanager
 def frame_of(options: SharedOptions, *, grace: float, shows_log: bool = True) -> Generator[Frame]:
-    """Give the frame until the block is left.
-
-    Raises:
-        Mistake: something cannot be opened, or not be served.
-        Hinted: the store cannot be used.
-    """
+    """Give the frame until the block is left."""
     screen = PlainScreen(stderr_console())
     try:
         with (
@@ -108,11 +99,7 @@ def mistake_of(problem: Problem, hints: Mapping[str, str]) -> Mistake:
 
 @contextmanager
 def listening_told(place: str, hints: Mapping[str, str]) -> Generator[None]:
-    """Say in one line why nothing can be served at a place: `hints` says by code what to do.
-
-    Raises:
-        Mistake: nothing can.
-    """
+    """Say in one line why nothing can be served at a place: `hints` says by code what to do."""
     try:
         yield
     except DefinitionError as error:

@@ -78,11 +78,7 @@ def worker(
 
 
 def _dispatcher(named: str) -> Dispatcher:
-    """Return the dispatcher that `FILE:NAME` means.
-
-    Raises:
-        Mistake: there is none.
-    """
+    """Return the dispatcher that `FILE:NAME` means."""
     hint = (
         "Leave it out for Procrastinate, or give FILE:NAME of an object: examples/dispatchers has one for PgQueuer, for"
         " Celery and for Temporal."
@@ -97,11 +93,7 @@ def _dispatcher(named: str) -> Dispatcher:
 
 
 def _queues(given: Sequence[str]) -> dict[str, Queue]:
-    """Return the queues that `NAME` or `NAME=AT_ONCE` mean.
-
-    Raises:
-        Mistake: one of them means none.
-    """
+    """Return the queues that `NAME` or `NAME=AT_ONCE` mean."""
     queues: dict[str, Queue] = {}
     for text in given:
         name, is_limited, number = text.partition("=")

@@ -401,11 +401,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         return _json_response(ForgottenDocument(forgotten=len(ids), notice=notice))
 
     async def _body(self, request: Request) -> bytes:
-        """Return what is to be changed.
-
-        Raises:
-            _NotChanged: it must not be.
-        """
+        """Return what is to be changed; `_NotChanged` if it must not be."""
         if self._read_only:
             raise _NotChanged(refusal(403, "The store is only looked at here.", "Do it where the store is yours."))
         body = await read_body(request.stream(), most=_MOST_BYTES)
@@ -449,11 +445,7 @@ class _Watching(StreamingResponse):
 
 
 def _event_number(request: Request) -> int:
-    """Return the number of the last event that a client has.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the number of the last event that a client has; a `ValueError` if it is none."""
     given = request.headers.get("last-event-id")
     if not given:
         return int(_number(request, "after") or 0)
@@ -476,11 +468,7 @@ def _id(request: Request) -> str:
 
 
 def _number(request: Request, name: str) -> float | None:
-    """Return a number of the query.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return a number of the query; a `ValueError` if it is none."""
     text = request.query_params.get(name)
     if not text:
         return None

@@ -57,12 +57,9 @@ class Reader:
         self._alone = asyncio.Lock()
 
     async def read(self, work: Callable[[StoreReader], T]) -> T:
-        """Return what `work` makes of the source. Whoever cancels this waits until the thread has ended: what it opens
-        would be left open, and the next one would read in another thread at the same time.
-
-        Raises:
-            StoreError, LookupError: as `Source` says.
-        """
+        """Return what `work` makes of the source, or raise what that raises. Whoever cancels this waits until the
+        thread has ended: what it opens would be left open, and the next one would read in another thread at the same
+        time."""
 
         def read_source() -> T:
             if self._source is None:
@@ -188,11 +185,8 @@ class LiveStreams:
             await news.wait()
 
     async def of_run(self, id: str, after: int) -> AsyncGenerator[bytes]:
-        """Give what happens in one run after the event with a number, until it is over.
-
-        Raises:
-            LookupError: there is no such run.
-        """
+        """Give what happens in one run after the event with a number, until it is over; a `LookupError` if there is
+        none."""
         seen = _BrowserPosition(after)
         async with self._watching(id):
             while self.gone is None:

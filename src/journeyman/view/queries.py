@@ -89,14 +89,13 @@ _OF_ROWS: Final = ("agent", "status", "failed", "since", "over_cost")
 
 
 class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
-    """One open store, for one reader at a time; several may be open at once."""
+    """One open store, for one reader at a time; several may be open at once.
+
+    What is not there is a `LookupError`; a store that cannot be read or written, or is newer, is a `StoreError`.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        """Open the store.
-
-        Raises:
-            StoreError: as `Recordings` says.
-        """
+        """Open the store."""
         self.recordings: Final = Recordings(path)
 
     def close(self) -> None:
@@ -105,11 +104,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def version(self, *, surely: bool) -> int:
         """Return a number that changes when somebody else may have written. `surely`: look also whether a newer version
-        of this library has changed the tables.
-
-        Raises:
-            StoreError: the file is gone, was replaced by another one, is damaged, or is of a newer version.
-        """
+        of this library has changed the tables."""
         if surely:
             is_there(self.recordings.file)
         return self.recordings.file.version()
@@ -190,11 +185,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return False
 
     def run(self, id: str) -> RunDocument:
-        """Return a run.
-
-        Raises:
-            LookupError: there is none with this id.
-        """
+        """Return a run."""
         return self._to_document(self._find(id))
 
     def _find(self, id: str) -> RecordedRun:
@@ -236,11 +227,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         raise self._make_unknown_error(id)
 
     def find_all(self, ids: Sequence[str]) -> tuple[Sequence[RecordedRun], Sequence[str]]:
-        """Return the runs with exactly these ids, recorded or not, and the ids of the durable runs among them.
-
-        Raises:
-            LookupError: one of them is not there.
-        """
+        """Return the runs with exactly these ids, recorded or not, and the ids of the durable runs among them."""
         return [*map(self._find, ids)], [each["id"] for each in self.recordings.heads(ids, ["id"])]
 
     def _unrecorded_document(self, run: RecordedRun) -> RunDocument:
@@ -272,11 +259,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def events(self, id: str, *, after: int, limit: int, most: int | None, skip: int = 0) -> EventsDocument:
         """Return what happened in a run after the event with a number and so many more, and whether there is more.
-        `most`: of a longer text, only its beginning, as `{"cut": …, "characters": …}`.
-
-        Raises:
-            LookupError: there is no such run.
-        """
+        `most`: of a longer text, only its beginning, as `{"cut": …, "characters": …}`."""
         run = self.recording(id)
         if run is None:
             row = self._lone_row(id)
@@ -311,11 +294,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return [row[0] for row in self.recordings.file.rows(query, (id, _EACH_TIME // 4))]
 
     def event(self, id: str, n: int) -> EventDocument:
-        """Return one event, whole.
-
-        Raises:
-            LookupError: there is none.
-        """
+        """Return one event, whole."""
         run = self.recording(id)
         found = () if run is None else self.recordings.event_documents(run, after=n - 1, limit=1)
         for each in found if run is not None else _lone_events(self._lone_row(id), self._find_answered(id)):
@@ -329,11 +308,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return [] if run is None else [*map(request_document, self.recordings.all_requests(run))]
 
     def request(self, id: str, n: int) -> StoredRequest:
-        """Return one request.
-
-        Raises:
-            LookupError: there is none.
-        """
+        """Return one request."""
         run = self.recording(id)
         found = [] if run is None else self.recordings.requests(run, after=n - 1, limit=1)
         if not found or found[0].n != n:
@@ -347,22 +322,14 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return {**request_document(request), **added}
 
     def body(self, id: str, n: int) -> bytes:
-        """Return the bytes of a request.
-
-        Raises:
-            LookupError: there is none, or its content was not kept.
-        """
+        """Return the bytes of a request; a `LookupError` also where its content was not kept."""
         body = self.recordings.body(self.request(id, n))
         if body is None:
             raise LookupError("The recording was made without content: there are no bytes to show.")
         return body
 
     def told(self, id: str) -> list[Told]:
-        """Return what people have said to a run, the oldest first.
-
-        Raises:
-            LookupError: there is no such run.
-        """
+        """Return what people have said to a run, the oldest first."""
         run = self.recording(id)
         if run is None:
             is_over = self._lone_row(id).status in OVER
@@ -397,11 +364,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         return now, top
 
     def mark(self, watcher: str, runs: Sequence[str], until: float) -> None:
-        """Say that somebody looks at the store, and at these runs, until a moment.
-
-        Raises:
-            StoreError: the store cannot be written.
-        """
+        """Say that somebody looks at the store, and at these runs, until a moment."""
         if not self.recordings.has_any:  # nobody who records here can show what is being written
             return
         old = [(watcher, time.time() - 60)]

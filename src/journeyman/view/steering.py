@@ -82,12 +82,7 @@ class Steering:
             await self._open.aclose()
 
     async def say(self, id: str, given: Given, *, is_durable: bool) -> SteeringAnswer:
-        """Say something to a run.
-
-        Raises:
-            ValueError: what is said is empty, or this run takes no such words.
-            StoreError: the store cannot be written.
-        """
+        """Say something to a run; a `ValueError` if it is empty, or this run takes no such words."""
         key = id, given.kind, given.idempotency_key
         async with self._alone:
             if key not in self._answers:
@@ -111,13 +106,8 @@ class Steering:
 
     async def forget(self, recordings: Sequence[RecordedRun], durable: Sequence[str]) -> str | None:
         """Forget recordings, and the durable runs with these ids, as `journeyman prune` does. Return why their room
-        could not be given back, if so.
-
-        Raises:
-            LookupError: one of the durable runs was forgotten meanwhile.
-            ValueError: one of them goes on again.
-            StoreError: the store cannot be written.
-        """
+        could not be given back, if so. Of the durable runs, one that was forgotten meanwhile is a `LookupError`, and
+        one that goes on again a `ValueError`."""
         async with self._alone:
             if durable:
                 try:

@@ -81,11 +81,7 @@ class InputOptions:
     files: Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")] = None
 
     def written(self, inputs: Path) -> Written:
-        """Return how a file is written.
-
-        Raises:
-            Mistake: that cannot be known, or be so.
-        """
+        """Return how a file is written; a `Mistake` if that cannot be known, or be so."""
         return Written(format=format_of(inputs, self.format), separator=self.separator, encoding=self.encoding)
 
     def fields(self, inputs: Path, agent: Agent[Any, Any, Any]) -> InputFields:
@@ -375,11 +371,8 @@ class _Worker:
 
 
 def _input_of(agent: Agent[Any, Any, Any], line: BatchLine) -> object:
-    """Return what an agent is given for a line: a text agent the JSON text there, or else the line as it is written.
-
-    Raises:
-        InvalidArguments: the line cannot be read, or does not fit the agent's input type.
-    """
+    """Return what an agent is given for a line: a text agent the JSON text there, or else the line as it is written;
+    raise `InvalidArguments` if it cannot be read, or does not fit."""
     if line.fault:
         raise InvalidArguments("input", [f"the line cannot be read: {line.fault}"])
     if agent.input is str:

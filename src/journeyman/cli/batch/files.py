@@ -148,11 +148,7 @@ class InputFields:
 
 
 def _value_of(text: str | bytes) -> object:
-    """Return the value of a JSON text, with the digits that its numbers have.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the value of a JSON text, with the digits that its numbers have; a `ValueError` if it is none."""
     try:
         return read_json(text)
     except ValueError:
@@ -164,11 +160,7 @@ def _json_of_value(value: object) -> str:
 
 
 def format_of(inputs: Path, given: Format | None) -> Format:
-    """Return how the inputs are written: as was said, else by the end of the file's name.
-
-    Raises:
-        Mistake: the name does not tell.
-    """
+    """Return how the inputs are written: as was said, else by the end of the file's name."""
     known = given or ("jsonl" if str(inputs) == "-" else FORMATS.get(inputs.suffix.lower()))
     if known is None:
         raise Mistake(
@@ -212,11 +204,7 @@ class Written:
 
 @contextmanager
 def open_inputs(inputs: Path, out: Path) -> Generator[BinaryIO]:
-    """Open a file of inputs; `-` is stdin.
-
-    Raises:
-        Mistake: it cannot be read, or it is the file `out`, where the results go.
-    """
+    """Open a file of inputs, which is not the file `out`, where the results go; `-` is stdin."""
     try:
         file = os.fdopen(os.dup(sys.stdin.fileno()), "rb") if str(inputs) == "-" else inputs.open("rb")
     except FileNotFoundError as error:
@@ -239,12 +227,8 @@ def is_whole(file: BinaryIO) -> bool:
 
 
 def read_lines(file: BinaryIO, written: Written, fields: InputFields) -> Iterator[BatchLine]:
-    """Give the lines that are not blank.
-
-    Raises:
-        Mistake: a table has no header that can be used, or no column of a name that is asked for; or what has to be a
-            JSON array is none.
-    """
+    """Give the lines that are not blank. A table without a header that can be used, or without a column that is asked
+    for, is a `Mistake`; so is what has to be a JSON array, and is none."""
     match written.format:
         case "csv" | "tsv":
             lines = _read_rows(file, written, fields)
@@ -267,11 +251,7 @@ def _with_fields(lines: Iterator[BatchLine], fields: InputFields) -> Iterator[Ba
 
 def _decode_lines(file: BinaryIO, encoding: str, newline: str) -> Iterator[str]:
     """Give the lines of a file. Bytes that are not UTF-8 stay, so that their row can be told; in another encoding they
-    end it.
-
-    Raises:
-        Mistake: it is not in this encoding.
-    """
+    are a `Mistake`."""
     errors = "surrogateescape" if encoding == "utf-8-sig" else "strict"
     text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
     try:
@@ -413,12 +393,8 @@ class Results:
 
     def __init__(self, path: Path, agent: str, *, has_keys: bool = False) -> None:
         """Open the file, and read what is done. What a kill has left of a last line is cut. `has_keys`: results are
-        found by the keys of their lines.
-
-        Raises:
-            Mistake: it cannot be written, or holds something else than results of this agent.
-            Refused: another batch writes to it.
-        """
+        found by the keys of their lines. A file that holds something else than results of this agent is a `Mistake`;
+        that another batch writes to it is `Refused`."""
         self.path: Final = path
         self.done: Final[dict[int | str, str]] = {}
         """The digests of the inputs that have a result, by the line's number or its key."""
@@ -490,11 +466,7 @@ class Results:
         return Mistake(f"{self.path} cannot be written: {error.strerror}.", "Give a file that you may write.")
 
     def has(self, line: BatchLine) -> bool:
-        """Tell whether the result of a line is there.
-
-        Raises:
-            Mistake: the result at that line is of another input.
-        """
+        """Tell whether the result of a line is there; a `Mistake` if it is of another input."""
         digest = self.done.get(_place_of_line(line))
         if digest is None:
             return False
@@ -505,11 +477,7 @@ class Results:
         return True
 
     def check(self, lines: Iterator[BatchLine]) -> int:
-        """Return how many lines have no result yet.
-
-        Raises:
-            Mistake: there are results of other inputs.
-        """
+        """Return how many lines have no result yet; a `Mistake` if there are results of other inputs."""
         n_open, n_known = 0, 0
         for line in lines:
             self.unknown.update(line.unknown)
@@ -524,12 +492,8 @@ class Results:
         return n_open
 
     def write(self, line: BatchLine, agent: str, facts: Mapping[str, Any]) -> None:
-        """Write the result of a line, whole or not at all.
-
-        Raises:
-            Refused: the disk is full. What was written before stays.
-            Mistake: it cannot be written for another reason.
-        """
+        """Write the result of a line, whole or not at all. Where the disk is full it is `Refused`, and what was written
+        before stays."""
         key = {"key": line.key} if self._has_keys else {}
         own = {} if line.custom_id is None else {"custom_id": line.custom_id}
         record = {"line": line.number, "digest": line.digest, **key, **own, "agent": agent, **facts}

@@ -56,11 +56,7 @@ what is wanted, and the difference matters, ask. Answer briefly, in Markdown."""
 
 def assistant(*, model: str | None, tools: str | None) -> Agent:
     """Return the assistant for the current folder. `tools` names a group of tools, or tools, with commas between them.
-
-    Raises:
-        Mistake: there is no model for it, or no such tool.
-        DefinitionError: the AGENTS.md files, or what is here of the toolbox, cannot be used.
-    """
+    Where the AGENTS.md files, or what is here of the toolbox, cannot be used, this is a `DefinitionError`."""
     folder = Path.cwd()
     chosen = model or _model_with_key()
     load_model(chosen)

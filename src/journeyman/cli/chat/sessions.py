@@ -52,11 +52,7 @@ class SessionFile:
 
     @property
     def path(self) -> str:
-        """The place of the conversations: a path, or a URL.
-
-        Raises:
-            Mistake: there is no place for them.
-        """
+        """The place of the conversations: a path, or a URL; a `Mistake` if there is none for them."""
         if self.given is not None:
             return self.given
         folder = data_folder()
@@ -76,11 +72,7 @@ class SessionFile:
     async def opened(
         self, agent: Agent[Any, Any, Any], runtime: Runtime, on_event: Listener
     ) -> AsyncGenerator[Chat[Any, Any]]:
-        """Open the chat. What goes on in its background ends with it; it is told of what ends before.
-
-        Raises:
-            Mistake: the file, or the conversation, cannot be used.
-        """
+        """Open the chat. What goes on in its background ends with it; it is told of what ends before."""
         async with AsyncExitStack() as stack:
             loop = asyncio.get_running_loop()  # in which its listener is told, whichever thread a task ends in
             self.tasks = Tasks(
@@ -115,11 +107,8 @@ class SessionFile:
         return found
 
     def all(self) -> Sequence[SessionInfo]:
-        """Return the conversations that are kept, the one that was last written to first.
-
-        Raises:
-            StoreError: the file cannot be used.
-        """
+        """Return the conversations that are kept, the one that was last written to first; a `StoreError` if they cannot
+        be read."""
         found = find_store(self.path)
         if isinstance(found, str):
             return PostgresSessions(found).sessions()

@@ -341,11 +341,8 @@ def _read_answer(asked: ApprovalRequested, text: str) -> Meaning:
 
 
 def _read_arguments(agent: Agent[Any, Any, Any], asked: ApprovalRequested, text: str) -> JsonObject:
-    """Return the arguments that a person gives instead, checked as those of the model are.
-
-    Raises:
-        InvalidArguments: they do not fit.
-    """
+    """Return the arguments that a person gives instead, checked as those of the model are; `InvalidArguments` if they
+    do not fit."""
     try:
         value: object = from_json(text)
     except ValueError as error:

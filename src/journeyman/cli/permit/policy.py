@@ -65,11 +65,7 @@ class _SettingsFile(BaseModel):
 
 def load_rules(path: Path) -> FileRules:
     """Return the rules below `permissions` in a file of settings such as Claude Code's. Nothing else of it is read. A
-    file of the working folder only narrows: the agent may have written it, so what it allows is left out, and told.
-
-    Raises:
-        Mistake: it cannot be read, or a rule is wrong.
-    """
+    file of the working folder only narrows: the agent may have written it, so what it allows is left out, and told."""
     try:
         rules = _SettingsFile.model_validate_json(path.read_bytes().removeprefix(BOM_UTF8)).permissions
         Permission(allow=rules.allow, deny=rules.deny, ask=rules.ask)

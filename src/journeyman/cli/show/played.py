@@ -39,11 +39,8 @@ def text_of_value(value: object) -> str:
 
 def cassette_lines(recordings: Recordings, run: RecordedRun, path: RunPath = ()) -> list[bytes]:
     """Return the lines of a cassette with what one run of a recording asked and called; `path` is the run's, () the
-    outermost one's. What its calls of other agents came to is in it, and not how.
-
-    Raises:
-        Refused: the recording does not tell all that a cassette holds.
-    """
+    outermost one's. What its calls of other agents came to is in it, and not how. A recording that does not tell all
+    that a cassette holds is `Refused`."""
     if not run.has_content:
         raise Refused("The recording was made without content.", "Record with content to replay a run.")
     path = path or (run.agent,)
