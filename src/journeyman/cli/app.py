@@ -106,9 +106,15 @@ def execute(words: Sequence[str]) -> int:
     """Execute the command that the words on the command line ask for, and return the exit code."""
     try:
         return _call(words)
-    except (Hinted, DefinitionError, CycloptsError) as error:
-        print_error(*_explain(error, words))
+    except Hinted as error:
+        print_error(error.message, error.hint)
         return error.code if isinstance(error, Mistake) else USAGE
+    except DefinitionError as error:
+        print_error(error.problems[0].message, error.problems[0].hint)
+        return USAGE
+    except CycloptsError as error:
+        print_error(*_explain_words(error, words))
+        return USAGE
     except ImportError as error:  # cyclopts imports a command when it is called, and says so
         cause = error.__cause__ if isinstance(error.__cause__, ModuleNotFoundError) else error
         missing = cause.name or ""
@@ -144,18 +150,7 @@ def _call(words: Sequence[str]) -> int:
     return command(*bound.args, **bound.kwargs, **shared) or 0
 
 
-def _explain(error: Exception, words: Sequence[str]) -> tuple[str, str]:
-    """Return what is wrong, and what to do."""
-    match error:
-        case Hinted():
-            return error.message, error.hint
-        case DefinitionError():
-            return error.problems[0].message, error.problems[0].hint
-        case _:
-            return _explain_words(error, words)
-
-
-def _explain_words(error: Exception, words: Sequence[str]) -> tuple[str, str]:
+def _explain_words(error: CycloptsError, words: Sequence[str]) -> tuple[str, str]:
     """Return what is wrong with the words of the command line, and what to do."""
     name = command_of(split_shared(words, SHARED, leading=True)[1])
     told = str(error).removesuffix(".")

@@ -18,17 +18,17 @@ from keyword import iskeyword
 from pathlib import Path
 from pprint import pformat
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.load_agent import AgentLoop, find_object
-from journeyman.cli.options import AgentName, ForceFlag, GivenOptions, InputText, RunName, TreeFlag
+from journeyman.cli.options import AgentName, AnyAgent, ForceFlag, GivenOptions, InputText, RunName, TreeFlag
 from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
 from journeyman.cli.run import Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, one_line, ran, short_usage, usage_sentence
@@ -101,16 +101,14 @@ def replay(
     """
     stdout = Stdout(drop_others=shared.quiet)
     if not file.exists():
-        raise Mistake(
-            f"There is no file {file}.", f"Record it: journeyman cassette record FILE:AGENT INPUT --out {file}"
-        )
+        hint = f"Record it: journeyman cassette record FILE:AGENT INPUT --out {file}"
+        raise Mistake(f"There is no file {file}.", hint)
     cassette = Cassette(file, "none")
     with offline("a cassette is replayed"), AgentLoop(shared.timeout) as loop:
         if target is None:
             if shared.json:
-                raise Mistake(
-                    "--json is for an agent that runs again.", "Name it after the cassette: agents.py:analyst."
-                )
+                hint = "Name it after the cassette: agents.py:analyst."
+                raise Mistake("--json is for an agent that runs again.", hint)
             return _show(cassette, stdout, quiet=shared.quiet)
         text = input if input is not None or cassette.header is None else cassette.header.input
         if text is None:
@@ -171,9 +169,8 @@ def make_test(
         told = _RecordedFacts.of(recordings, found, path)
     agent_place = target or (told.target if path is None else None)
     if agent_place is None:
-        raise Mistake(
-            "The recording does not say where its agent is.", f"Name it: journeyman cassette test {run} FILE:AGENT"
-        )
+        hint = f"Name it: journeyman cassette test {run} FILE:AGENT"
+        raise Mistake("The recording does not say where its agent is.", hint)
     name = re.sub(r"\W+", "_", f"{told.name}_{found.id[-8:]}").lower()
     place = Path(f"test_{name}.py") if out is None else out
     if place.suffix != ".py" or not place.stem.isidentifier():
@@ -204,15 +201,13 @@ def _run_file(place: Path) -> None:
         with closing(Unboxed()) as unboxed:  # which ends whatever pytest leaves running
             code, output = given(unboxed.spawn, sys.executable, words)
     except TimeoutError:
-        raise Refused(
-            f"{place} did not end within {_PYTEST_S} seconds in pytest.", f"See why: pytest {place}"
-        ) from None
-    lines = output.decode(errors="replace").splitlines()
+        text = f"{place} did not end within {_PYTEST_S} seconds in pytest."
+        raise Refused(text, f"See why: pytest {place}") from None
     if code:
+        lines = output.decode(errors="replace").splitlines()
         reasons = [line[1:].strip() for line in lines if line.startswith("E ")] or lines[-1:] or ["nothing"]
-        raise Refused(
-            f"{place} is written, and does not pass: {one_line(reasons[-1]).rstrip('.')}.", f"See all: pytest {place}"
-        )
+        text = f"{place} is written, and does not pass: {one_line(reasons[-1]).rstrip('.')}."
+        raise Refused(text, f"See all: pytest {place}")
 
 
 _PYTEST_S: Final = 120
@@ -260,7 +255,7 @@ class _RecordedFacts:
         )
 
 
-def _check_replay(loop: AgentLoop, agent: Agent[Any, Any, Any], told: _RecordedFacts) -> None:
+def _check_replay(loop: AgentLoop, agent: AnyAgent, told: _RecordedFacts) -> None:
     """Replay the run, as the test does; `Refused` if it does not end as it did."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "recording.jsonl"
@@ -288,9 +283,7 @@ _DIFFERS: Final = (
 )
 
 
-def _test_file(
-    agent: Agent[Any, Any, Any], target: str, told: _RecordedFacts, *, place: Path, test_name: str, id: str
-) -> str:
+def _test_file(agent: AnyAgent, target: str, told: _RecordedFacts, *, place: Path, test_name: str, id: str) -> str:
     """Return the file for pytest; a `Mistake` if no test can import the agent."""
     origin, _, attribute = target.rpartition(":")
     if not attribute.replace(".", "_").isidentifier() or not origin:
@@ -327,8 +320,8 @@ def _test_file(
         *([f"sys.path.insert(0, str(Path(__file__).parent / {search!r}))", ""] if search else []),
         f"{taken}{'  # noqa: E402' if search and by_name else ''}",
         "",
-        f"INPUT = {_literal(told.input)}",
-        *([f"OUTPUT = {_literal(told.output)}"] if code is None else []),
+        f"INPUT = {pformat(told.input, width=100, sort_dicts=False)}",
+        *([f"OUTPUT = {pformat(told.output, width=100, sort_dicts=False)}"] if code is None else []),
         "",
         "",
         f"def {test_name}(cassette):",
@@ -362,17 +355,11 @@ def _import_of(origin: str, place: Path) -> tuple[str, str]:
         names.insert(0, top.name)
         top = top.parent
     if names[0] in sys.stdlib_module_names:
-        raise Mistake(
-            f"{origin} has the name of a module of Python, which a test would import.", "Give it another name."
-        )
+        text = f"{origin} has the name of a module of Python, which a test would import."
+        raise Mistake(text, "Give it another name.")
     here = place.parent.resolve()
     is_found = here == top and not (here / "__init__.py").is_file()
     return "" if is_found else os.path.relpath(top, here), ".".join(names)
-
-
-def _literal(value: JsonValue) -> str:
-    """Return a value as it is written in Python, in lines that are not too long where that can be."""
-    return pformat(value, width=100, sort_dicts=False)
 
 
 # -- a cassette by itself ---------------------------------------------------------------------------------------------

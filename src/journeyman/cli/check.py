@@ -8,11 +8,10 @@ from typing import Any, Final, cast
 
 from pydantic_core import to_json
 
-from journeyman.agent import Agent
 from journeyman.budget import Budget
 from journeyman.cli.app import Misdefined
 from journeyman.cli.load_agent import AgentLoop, with_skills
-from journeyman.cli.options import AgentName, GivenOptions, SkillFolders
+from journeyman.cli.options import AgentName, AnyAgent, GivenOptions, SkillFolders
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import one_line
 from journeyman.connect import connect
@@ -64,7 +63,7 @@ def _problem_lines(place: str, error: DefinitionError) -> Iterator[str]:
 # -- the definition ---------------------------------------------------------------------------------------------------
 
 
-def _definition_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
+def _definition_lines(agent: AnyAgent) -> Iterator[str]:
     yield _label(agent.name, agent.description)
     yield ""
     yield _label("model", _model_words(agent))
@@ -96,7 +95,7 @@ def _label(label: str, text: str) -> str:
     return f"{label:<{_LABEL}} {text}".rstrip()
 
 
-def _model_words(agent: Agent[Any, Any, Any]) -> str:
+def _model_words(agent: AnyAgent) -> str:
     """Name the model, and say if it cannot be used here. Finding that out asks no model."""
     if not isinstance(agent.model, str):
         return f"{agent.model.provider}:{agent.model.name}"
@@ -107,7 +106,7 @@ def _model_words(agent: Agent[Any, Any, Any]) -> str:
     return agent.model
 
 
-def _system_words(agent: Agent[Any, Any, Any]) -> str:
+def _system_words(agent: AnyAgent) -> str:
     """Show how the system prompt begins."""
     if callable(agent.plan.system):
         return f"made for each run by {layer_name(agent.plan.system)}"
@@ -145,7 +144,7 @@ def _skills(tool: Skills) -> str:
     return f"about so many tokens: {listed}"
 
 
-def _prefix(agent: Agent[Any, Any, Any]) -> str:
+def _prefix(agent: AnyAgent) -> str:
     """Say about how many tokens each request begins with: the system prompt's and each tool's."""
     parts = {} if callable(agent.plan.system) else {"system": Prefix(system=_system_blocks(agent.plan.system))}
     if agent.plan.outputs.mode == "prompted":
@@ -157,7 +156,7 @@ def _prefix(agent: Agent[Any, Any, Any]) -> str:
     return f"about {count(sum(tokens.values()), 'token')}{besides}{f': {told}' if told else ''}"
 
 
-def _output_words(agent: Agent[Any, Any, Any]) -> str:
+def _output_words(agent: AnyAgent) -> str:
     outputs = agent.plan.outputs
     if outputs.mode is None:
         return "text"
@@ -180,7 +179,7 @@ def _type_name(form: object) -> str:
     return form.__name__ if isinstance(form, type) else str(form).replace("typing.", "")
 
 
-def _limits(agent: Agent[Any, Any, Any]) -> Iterator[str]:
+def _limits(agent: AnyAgent) -> Iterator[str]:
     limits = agent.limits
     yield count(limits.attempts, "attempt")
     yield f"{count(limits.iterations, 'iteration')} each"
@@ -207,7 +206,7 @@ def _tool_words(tool: AnyTool | Toolset[Any]) -> str:
 # -- the tools, as the model sees them --------------------------------------------------------------------------------
 
 
-def _tool_lines(agent: Agent[Any, Any, Any]) -> Iterator[str]:
+def _tool_lines(agent: AnyAgent) -> Iterator[str]:
     yield "Input, as JSON Schema:" if agent.input is not str else "Input: any text."
     if agent.input is not str:
         yield to_json(agent.plan.input.describe(), indent=2).decode()

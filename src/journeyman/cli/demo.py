@@ -14,15 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 import journeyman
-from journeyman.agent import Agent
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.load_agent import AgentLoop, load_file
-from journeyman.cli.options import Flag, GivenOptions, SharedOptions
+from journeyman.cli.options import AnyAgent, Flag, GivenOptions, SharedOptions
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
 from journeyman.cli.run import Job, Stdout, perform, recorder_in
 from journeyman.cli.show.lines import EMPTY, Line
@@ -80,7 +79,7 @@ def demo(
 def _plan_trip(options: SharedOptions) -> int:
     """Show a real language model at work, and return the exit code. Its result is no result of the command."""
     place, example = _example("_demo_trip", "planner", "trip_planner")
-    planner: Agent[Any, Any, Any] = example.agent
+    planner: AnyAgent = example.agent
     with AgentLoop() as loop:
         job = Job(
             agent=planner,

@@ -12,7 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -245,15 +245,15 @@ def _explain_unheard(place: StorePlace, run: str) -> Generator[None]:
         raise Mistake(str(error), "") from error
 
 
-@contextmanager
-def _recording_on(place: StorePlace, info: RunInfo, options: SharedOptions) -> Generator[OpenRecords | None]:
+def _recording_on(
+    place: StorePlace, info: RunInfo, options: SharedOptions
+) -> AbstractContextManager[OpenRecords | None]:
     """Go on with the recording of a durable run, if there is one: else it would end where the run was left."""
     is_recorded = False
     if isinstance(place.path, Path):
         with Recordings(place.path) as recordings:
             is_recorded = recordings.has(info.id)
-    with recording_in(replace(options, store=place.named, record=is_recorded)) as records:
-        yield records
+    return recording_in(replace(options, store=place.named, record=is_recorded))
 
 
 # -- what is said of a run ---------------------------------------------------------------------------------------------
@@ -525,30 +525,6 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
 
 # -- speaking to a run -------------------------------------------------------------------------------------------------
 
-Say: TypeAlias = Callable[[SignalHandle], Awaitable[str]]
-"""Says something to a run, and gives what came of it."""
-
-
-def _say_to_run(run: str, store: str | None, say: Say) -> int:
-    """Say something to a run, and print what came of it."""
-    Stdout()
-    place = find_store(store)
-    if (heard := say_to_recording(place, run, say)) is not None:
-        tell(heard)
-        return 0
-
-    async def say_durably(durable: Durable) -> tuple[str, RunInfo]:
-        handle = await durable.get(run)
-        with _explain_unheard(place, run):
-            return await say(handle), await handle.info()
-
-    words, info = in_store(place, say_durably)
-    tell(words)
-    if info.status == "ready":
-        tell(f"Unless a worker does, go on with it: {place.command('resume', name_of(info))}")
-    return 0
-
-
 Said: TypeAlias = Literal["approve", "answer", "steer", "hold", "release"]
 Verb: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]
 _TAKES: Final[dict[str, tuple[str, int, int]]] = {
@@ -588,7 +564,26 @@ def tell_run(
     if verb == "stop":
         return stop_run(run, *(words or ("cancelled",)), shared=shared)
     decision = _decide(arguments, deny)
-    return _say_to_run(run, shared.store, lambda handle: _speak(handle, verb, words, decision, at_end=at_end))
+    Stdout()
+    place = find_store(shared.store)
+
+    def say(handle: SignalHandle) -> Awaitable[str]:
+        return _speak(handle, verb, words, decision, at_end=at_end)
+
+    if (heard := say_to_recording(place, run, say)) is not None:
+        tell(heard)
+        return 0
+
+    async def say_durably(durable: Durable) -> tuple[str, RunInfo]:
+        handle = await durable.get(run)
+        with _explain_unheard(place, run):
+            return await say(handle), await handle.info()
+
+    told, info = in_store(place, say_durably)
+    tell(told)
+    if info.status == "ready":
+        tell(f"Unless a worker does, go on with it: {place.command('resume', name_of(info))}")
+    return 0
 
 
 def _check_words(verb: Verb, words: Sequence[str], options: Mapping[str, object]) -> None:

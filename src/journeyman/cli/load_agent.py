@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 from journeyman.agent import Agent
 from journeyman.cli.app import USAGE, Misdefined, Mistake, Refused, explain_errors
 from journeyman.cli.ending import awaited_threads
-from journeyman.cli.options import OPENING_S, LentOptions
+from journeyman.cli.options import OPENING_S, AnyAgent, LentOptions
 from journeyman.cli.permit.policy import load_rules, with_policy
 from journeyman.cli.show.lines import one_line
 from journeyman.cli.show.log import log_shown
@@ -263,16 +263,16 @@ def misdefined_agent(origin: str, place: str, error: DefinitionError) -> Misdefi
 # -- the agents of a module -------------------------------------------------------------------------------------------
 
 
-def _agents_in(module: ModuleType) -> Mapping[str, Agent[Any, Any, Any]]:
+def _agents_in(module: ModuleType) -> Mapping[str, AnyAgent]:
     """Return the agents by the first name each has in the module."""
-    found: dict[int, tuple[str, Agent[Any, Any, Any]]] = {}
+    found: dict[int, tuple[str, AnyAgent]] = {}
     for name, value in vars(module).items():
         if isinstance(value, Agent):
             found.setdefault(id(value), (name, value))  # pyright: ignore[reportUnknownArgumentType] - a stranger's types
     return dict(found.values())
 
 
-def _only_agent(module: ModuleType, origin: str) -> Agent[Any, Any, Any]:
+def _only_agent(module: ModuleType, origin: str) -> AnyAgent:
     agents = _agents_in(module)
     match list(agents.values()):
         case [agent]:
@@ -337,9 +337,9 @@ class AgentLoop:
         durable: bool = False,
         mode: PermissionMode | None = None,
         is_guarded: bool = True,
-        made: Agent[Any, Any, Any] | None = None,
+        made: AnyAgent | None = None,
         model: str | None = None,
-    ) -> Agent[Any, Any, Any]:
+    ) -> AnyAgent:
         """Return the agent that `target` names, open; with what it is lent. A durable run is lent nothing: the command
         line is not there when it goes on. What it may do is decided as `with_policy` says, unless it is not to be
         guarded. One that was `made` already belongs to the folder that `target` names. Sub-agents that it is lent
@@ -362,9 +362,7 @@ class AgentLoop:
             raise Mistake(text, f"Name a function that returns {agent.name}.with_deps(…), or a context manager.")
         return with_policy(agent, target, mode, self._rules) if is_guarded else agent
 
-    def definition(
-        self, target: str, lent: LentOptions = _NOTHING_LENT, made: Agent[Any, Any, Any] | None = None
-    ) -> Agent[Any, Any, Any]:
+    def definition(self, target: str, lent: LentOptions = _NOTHING_LENT, made: AnyAgent | None = None) -> AnyAgent:
         """Return what `agent` returns, also without deps that it would need in a run."""
         if lent.pins is not None and lent.mcp is None:
             raise Mistake("--pins is for the tools of MCP servers.", "Add --mcp FILE, or leave it out.")
@@ -400,7 +398,7 @@ def check_names(hosts: Sequence[str]) -> None:
             raise Mistake(text, "Give it without https://, as a request has it: --allow-host agents.example.org")
 
 
-def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> Agent[Any, Any, Any]:
+def with_skills(agent: AnyAgent, folders: Sequence[Path] | None) -> AnyAgent:
     """Return the agent with the skills in these folders besides its tools. Those that are left out are told on
     stderr."""
     if not folders:
@@ -409,7 +407,7 @@ def with_skills(agent: Agent[Any, Any, Any], folders: Sequence[Path] | None) -> 
         return replace(agent, tools=[*agent.tools, Skills(*folders, skip_broken=True)])
 
 
-def _with_agents(agent: Agent[Any, Any, Any], folder: Path, model: str | None) -> Agent[Any, Any, Any]:
+def _with_agents(agent: AnyAgent, folder: Path, model: str | None) -> AnyAgent:
     """Return the agent with the agents in a folder as its sub-agents, which may have its own tools."""
     crew: type[Subagents[Any]] = resolve_name("journeyman.subagents:Subagents")  # imported for it alone
     own = [tool for tool in agent.plan.tools.values() if not isinstance(tool, crew)]
@@ -456,7 +454,7 @@ class _OpenAgent:
         hint = "Fix what it waits for, or give it longer: --timeout SECONDS."
         return Mistake(f"{self._target} {what} within {has_s:.3g} s.", hint)
 
-    async def open(self) -> Agent[Any, Any, Any]:
+    async def open(self) -> AnyAgent:
         """Return the agent; a `Mistake` if there is none."""
         opened = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(opened))
@@ -478,7 +476,7 @@ class _OpenAgent:
             await _give_up(self._task, self.late("is not closed", limit_s))
         self._task.result()
 
-    async def _live(self, opened: asyncio.Future[Agent[Any, Any, Any]]) -> None:
+    async def _live(self, opened: asyncio.Future[AnyAgent]) -> None:
         try:
             async with AsyncExitStack() as stack:
                 agent = await self._enter_agent(stack)
@@ -492,7 +490,7 @@ class _OpenAgent:
                 raise
             raise self._mistake(error) from error
 
-    async def _enter_agent(self, stack: AsyncExitStack) -> Agent[Any, Any, Any]:
+    async def _enter_agent(self, stack: AsyncExitStack) -> AnyAgent:
         value = self._found
         if isinstance(value, Agent):
             return value  # pyright: ignore[reportUnknownVariableType] - its types are known to its file only
@@ -511,9 +509,7 @@ class _OpenAgent:
         text = f"{self._target}{f' ({place})' if place else ''} gives {given}, not an agent."
         raise Mistake(text, _hint(made, value))
 
-    async def _add_servers(
-        self, agent: Agent[Any, Any, Any], file: Path, stack: AsyncExitStack
-    ) -> Agent[Any, Any, Any]:
+    async def _add_servers(self, agent: AnyAgent, file: Path, stack: AsyncExitStack) -> AnyAgent:
         """Return the agent with the tools of MCP servers besides its own."""
         load_servers = resolve_name("journeyman.mcp.servers:load_servers")
         mcp: Callable[..., AbstractAsyncContextManager[ServerTools]] = resolve_name("journeyman.mcp.tools:mcp")

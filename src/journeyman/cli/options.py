@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from inspect import Parameter as SignatureParameter
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_type_hints
 
 from cyclopts import App, Parameter
 
+from journeyman.agent import Agent
 from journeyman.cli import COMMANDS, SHARED
 from journeyman.permission.permission import PermissionMode
 
@@ -128,6 +129,8 @@ AgentName: TypeAlias = Annotated[
 AgentNames: TypeAlias = Annotated[
     str, Parameter(name="FILE:AGENT", help="The agents: each a Python file or module, and the agent in it.")
 ]
+AnyAgent: TypeAlias = Agent[Any, Any, Any]
+"""An agent of somebody's file: its types are known only there."""
 InputText: TypeAlias = Annotated[
     str | None, Parameter(name="INPUT", help="A text, or JSON for other types; else what is piped in.")
 ]

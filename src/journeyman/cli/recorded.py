@@ -57,16 +57,13 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
                 tell(recordings.notice)
 
 
-# -- lists -------------------------------------------------------------------------------------------------------------
+# -- one recording -----------------------------------------------------------------------------------------------------
 
 
 def documents(infos: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     """Return recordings as JSON values."""
     dumped = adapter_of(list[RecordedRun]).dump_python([*infos], mode="json")
     return [{**told, "duration_s": info.duration_s} for told, info in zip(dumped, infos, strict=True)]
-
-
-# -- one recording -----------------------------------------------------------------------------------------------------
 
 
 def show(
@@ -88,8 +85,8 @@ def show(
         if json:
             stdout.write_json(write_json({**documents([run])[0], "events": [each.document() for each in events]}))
             return 0
-        for line in [*_fact_lines(run), "", *[line for each in events for line in lines_of_event(each, full=full)]]:
-            stdout.write_text(line)
+        lines = [line for each in events for line in lines_of_event(each, full=full)]
+        stdout.write_text("\n".join([*_fact_lines(run), "", *lines]))
     return 0
 
 
@@ -212,18 +209,16 @@ def compare(place: StorePlace, run: str, other: str, *, json: bool) -> int:
     stdout = Stdout()
     with open_recordings(place) as recordings:
         one, two = recordings.find(run), recordings.find(other)
-        told = [
-            [line for event in recordings.all_events(each) for line in lines_of_event(event)] for each in (one, two)
-        ]
+        happened = [recordings.all_events(each) for each in (one, two)]
+        told = [[line for event in events for line in lines_of_event(event)] for events in happened]
         bodies = [[recordings.body(request) for request in recordings.all_requests(each)] for each in (one, two)]
     first = next((n for n, (a, b) in enumerate(zip_longest(*told)) if a != b), None)
     pairs = enumerate(zip_longest(*bodies), 1)
     request = next((n for n, (a, b) in pairs if a != b or a is None), None)
     if json:
+        lines = [] if first is None else [each[first:] for each in told]
         document = {"runs": [one.id, two.id], "first_difference": first, "first_different_request": request}
-        stdout.write_json(
-            to_json({**document, "lines": [lines[first:] for lines in told] if first is not None else []})
-        )
+        stdout.write_json(to_json({**document, "lines": lines}))
         return 0
     if first is None:
         stdout.write_text(f"Both did the same: {count(len(told[0]), 'line')}.")

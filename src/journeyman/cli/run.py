@@ -22,13 +22,14 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from journeyman import events
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Runtime
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, lasting
 from journeyman.cli.options import (
     AgentName,
+    AnyAgent,
     BoxOptions,
     Flag,
     GivenOptions,
@@ -157,7 +158,7 @@ def run(  # noqa: PLR0913 - one for each option, all by name
 class Job:
     """A run as the command line asks for it: the open agent, its input, and what is printed."""
 
-    agent: Agent[Any, Any, Any]
+    agent: AnyAgent
     text: str
     """The input, not yet parsed."""
     files: Sequence[UserContent] = ()
@@ -260,11 +261,8 @@ def recorder_in(options: SharedOptions, *, target: str | None = None) -> OpenRec
 def recording_in(options: SharedOptions) -> Generator[OpenRecords | None]:
     """Record while the block runs, if the command line says so, in the store that is meant."""
     made = recorder_in(options) if options.record else None
-    try:
+    with nullcontext() if made is None else closing(made):
         yield made
-    finally:
-        if made is not None:
-            made.close()
 
 
 def sandbox_in(
@@ -275,7 +273,7 @@ def sandbox_in(
     return resolve_name("journeyman.cli.sandbox:ask_for_sandbox")(options.sandbox, more, is_usual=is_usual)
 
 
-def tell_sandbox_in(asked: AskedSandbox, agent: Agent[Any, Any, Any], options: SharedOptions) -> None:
+def tell_sandbox_in(asked: AskedSandbox, agent: AnyAgent, options: SharedOptions) -> None:
     """Say what keeps the commands of an agent, and in which mode it is judged, unless only results are wanted."""
     if not options.quiet:
         gates = agent.gate if isinstance(agent.gate, Sequence) else [agent.gate]
@@ -313,10 +311,9 @@ def _runtime_of_job(job: Job) -> Runtime:
 
 def not_started(error: InvalidArguments | ModelUnavailable) -> Failure:
     """Return the failure that `run` would give, had it been called."""
-    is_input = isinstance(error, InvalidArguments)
-    return fail_before_start(
-        InvalidInputContext(issues=error.issues) if is_input else ModelUnavailableContext.of(error)
-    )
+    if isinstance(error, InvalidArguments):
+        return fail_before_start(InvalidInputContext(issues=error.issues))
+    return fail_before_start(ModelUnavailableContext.of(error))
 
 
 def _listener_of(job: Job, screen: Screen) -> Listener | None:
@@ -376,12 +373,12 @@ def _list_remains(failure: Failure) -> Sequence[Line]:
     return [Line(indent=2, text=kept, style="dim"), Line(indent=2, mark="bar", text=one_line(answers[-1]), rows=4)]
 
 
-def output_text(agent: Agent[Any, Any, Any], output: object) -> str:
+def output_text(agent: AnyAgent, output: object) -> str:
     """Return an output as people read it: a text as it is, anything else as indented JSON."""
     return output if isinstance(output, str) else to_json(output_json(agent, output), indent=2).decode()
 
 
-def output_json(agent: Agent[Any, Any, Any], output: object) -> JsonValue:
+def output_json(agent: AnyAgent, output: object) -> JsonValue:
     """Return an output as plain JSON values."""
     return plain_output(output, agent.plan.outputs.kind)
 
@@ -459,7 +456,7 @@ def input_of_job(job: Job) -> object:
     return [job.text, *job.files]
 
 
-def parse_input(agent: Agent[Any, Any, Any], text: str) -> object:
+def parse_input(agent: AnyAgent, text: str) -> object:
     """Return `text` as the agent takes it: a text as it is, any other type from JSON; `InvalidArguments`, which lists
     every issue, if it does not fit."""
     if agent.input is str:

@@ -18,12 +18,11 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import Parameter
 from pydantic_core import to_json
 
-from journeyman.agent import Agent
 from journeyman.cli import recorded
 from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import StorePlace, answers, find_store, in_store, name_of, question_line, tell, ways_out
 from journeyman.cli.load_agent import AgentLoop, lasting
-from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
+from journeyman.cli.options import AnyAgent, Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.definition.data import field_names
@@ -95,12 +94,12 @@ def _infos(store: Recordings, found: Sequence[RecordedRun]) -> dict[str, RunInfo
     """Return what is known of the durable runs among some, by id. How each is, and what it has used so far, is told by
     the list: the row of a run that is driven is of the time at which it was claimed."""
     runs = {run.id: run for run in found if run.kind == "durable"}
-    infos = [info_of(ListedRun(**facts), store.file.is_held) for facts in store.heads([*runs], _FACTS)]
-    told = [(each, runs[each.id].status, runs[each.id].usage) for each in infos]
-    return {
-        each.id: replace(each, status=status, tokens=used.total_tokens, cost=used.cost or 0.0)
-        for each, status, used in told
-    }
+    infos = dict[str, RunInfo]()
+    for facts in store.heads([*runs], _FACTS):
+        info = info_of(ListedRun(**facts), store.file.is_held)
+        run = runs[info.id]
+        infos[info.id] = replace(info, status=run.status, tokens=run.usage.total_tokens, cost=run.usage.cost or 0.0)
+    return infos
 
 
 def _show_queues(place: StorePlace, *, json: bool) -> int:
@@ -280,7 +279,7 @@ def _run_lines(info: RunInfo, facts: dict[str, Any]) -> Iterator[str]:
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return the steps, each with how long it took: from its begun mark, or from the step before it."""
     found: list[dict[str, Any]] = []
-    begun: dict[str, float] = {each.key: each.used_s for each in records if each.state == BEGUN}
+    begun = {each.key: each.used_s for each in records if each.state == BEGUN}
     before = [0.0, *[each.used_s for each in records]]
     finished = {each.key for each in records if each.state != BEGUN}
     for (earlier, now), each in zip(pairwise(before), records, strict=True):
@@ -363,7 +362,7 @@ def fork(
     return 0
 
 
-def _input_of(text: str | None, chosen: Agent[Any, Any, Any] | None, info: RunInfo, loop: AgentLoop) -> object:
+def _input_of(text: str | None, chosen: AnyAgent | None, info: RunInfo, loop: AgentLoop) -> object:
     """Return the input of a fork: for an agent that was named as it takes it, else as it is stored."""
     agent = loop.agent(info.target) if chosen is None and text is not None and info.target else chosen
     if text is None or agent is None:
@@ -415,9 +414,8 @@ def prune(
         for each, is_recorded in others.items():
             with suppress(RunUnknown) if is_recorded else nullcontext():  # its recording may be all that is left
                 named.append(await (await durable.get(each)).info())
-        ended = [
-            each.id for each in named if not each.is_over or ("done" if each.status == "done" else "failed") in statuses
-        ]
+        how = {each.id: "done" if each.status == "done" else "failed" if each.is_over else "open" for each in named}
+        ended = [id for id, ending in how.items() if ending in ("open", *statuses)]
         if runs and not ended:
             return ()
         try:

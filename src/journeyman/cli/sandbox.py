@@ -30,7 +30,7 @@ from journeyman.sandbox.sandbox import SandboxUnavailable
 from journeyman.toolbox.boxed import AskedSandbox, SandboxChoice, asked_sandbox
 
 if TYPE_CHECKING:
-    from journeyman.sandbox import OpenSandbox, Sandbox
+    from journeyman.sandbox import Sandbox
 
 KEPT: Final = "JOURNEYMAN_KEEP_ENV"
 """The variable that names others, which commands get in a box although its list has them not: `NPM_TOKEN,GH_TOKEN`."""
@@ -60,17 +60,15 @@ def load_settings() -> SandboxSettings:
     except (FileNotFoundError, NotADirectoryError, RuntimeError):  # the last one: its user has no home
         return SandboxSettings()
     except (OSError, ValueError) as error:
-        raise Mistake(
-            f"The settings cannot be read: {name_and_words(error)}.", "Correct the file, or remove it."
-        ) from error
+        text = f"The settings cannot be read: {name_and_words(error)}."
+        raise Mistake(text, "Correct the file, or remove it.") from error
     try:
         return _Settings.model_validate(tomllib.loads(text)).sandbox
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         told = f"{path} is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}."
-        raise Mistake(
-            told, 'It holds [sandbox] with use = "auto", "required" or "none", and needs = ["host:NAME"].'
-        ) from None
+        hint = 'It holds [sandbox] with use = "auto", "required" or "none", and needs = ["host:NAME"].'
+        raise Mistake(told, hint) from None
     except tomllib.TOMLDecodeError as error:
         raise Mistake(f"{path} is no TOML: {error}.", "Correct the file, or remove it.") from None
 
@@ -94,9 +92,8 @@ def ask_for_sandbox(
     said: SandboxUse | None = use or settings.use
     if said == "none" and given:
         name = "--sandbox none" if use else 'use = "none" in the settings'
-        raise Mistake(
-            f"--allow-host and --write give more than a box, and {name} says that there is none.", "Leave one out."
-        )
+        text = f"--allow-host and --write give more than a box, and {name} says that there is none."
+        raise Mistake(text, "Leave one out.")
     if said == "required":
         _require_sandbox()
     chosen = said or ("auto" if is_usual else "none")
@@ -158,9 +155,8 @@ def _require_sandbox() -> Sandbox:
 def sandbox_lines(asked: AskedSandbox | None) -> Iterator[Line]:
     """Give the lines that tell what the boxes of an agent hold, what they have refused, and what was given beyond."""
     if asked is None or not asked.boxes:
-        yield Line(
-            indent=2, text="No box: commands run as this program does. Begin the chat with --sandbox auto.", rows=2
-        )
+        text = "No box: commands run as this program does. Begin the chat with --sandbox auto."
+        yield Line(indent=2, text=text, rows=2)
         return
     yield Line(indent=2, text=_describe_sandbox(), rows=4)
     for box in asked.boxes:
@@ -203,21 +199,16 @@ async def _run_in_box(folder: str, command: tuple[str, ...]) -> int:
     box = Box(work=folder, hidden=secrets_of_home(), protected=startup.paths)
     opened = _require_sandbox().open(box)
     try:
-        code = await _wait_for(opened, command)
+        sys.stdout.flush()
+        environment = select_environment(read_kept_variables())
+        process = await opened.spawn(command[0], command[1:], environment=environment, stdin=0, stdout=1, stderr=2)
+        try:
+            code = await process.wait()
+        except OSError as error:
+            stderr_console().print(f"{command[0]}: {error.strerror}", markup=False)
+            return _NO_PROGRAM
     finally:
         opened.close()
         for file in startup.hold_changes():
             stderr_console().print(one_line(file.describe()), markup=False)
     return code if code >= 0 else _SIGNALLED - code
-
-
-async def _wait_for(opened: OpenSandbox, command: tuple[str, ...]) -> int:
-    sys.stdout.flush()
-    process = await opened.spawn(
-        command[0], command[1:], environment=select_environment(read_kept_variables()), stdin=0, stdout=1, stderr=2
-    )
-    try:
-        return await process.wait()
-    except OSError as error:
-        stderr_console().print(f"{command[0]}: {error.strerror}", markup=False)
-        return _NO_PROGRAM

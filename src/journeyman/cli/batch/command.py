@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Runtime
 from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Budget
 from journeyman.cancellation import Abort, wait_until_ended
@@ -39,7 +39,7 @@ from journeyman.cli.batch.files import (
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import AgentName, GivenOptions, LentOptions, MaxConcurrency, check_positive
+from journeyman.cli.options import AgentName, AnyAgent, GivenOptions, LentOptions, MaxConcurrency, check_positive
 from journeyman.cli.permit.asked import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, one_line
@@ -84,7 +84,7 @@ class InputOptions:
         """Return how a file is written; a `Mistake` if that cannot be known, or be so."""
         return Written(format=format_of(inputs, self.format), separator=self.separator, encoding=self.encoding)
 
-    def fields(self, inputs: Path, agent: Agent[Any, Any, Any]) -> InputFields:
+    def fields(self, inputs: Path, agent: AnyAgent) -> InputFields:
         """Return which fields of a line say what, for an agent."""
         is_object = agent.input is not str and not agent.plan.input.is_wrapped
         return InputFields(
@@ -97,7 +97,7 @@ class InputOptions:
         )
 
 
-def taken_keys(agent: Agent[Any, Any, Any]) -> Mapping[str, frozenset[str]] | None:
+def taken_keys(agent: AnyAgent) -> Mapping[str, frozenset[str]] | None:
     """Return the keys of what an agent takes, each with what else it is called. None: it takes any key."""
     schema = agent.plan.input.input_schema
     if schema.get("additionalProperties"):
@@ -166,7 +166,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
 class _Job:
     """A batch as the command line asks for it: agent, inputs, results, and options."""
 
-    agent: Agent[Any, Any, Any]
+    agent: AnyAgent
     loop: AgentLoop
     results: Results
     file: BinaryIO
@@ -317,7 +317,7 @@ class _Worker:
             return fail_before_start(context)
 
     async def _drive(  # noqa: PLR0917 - as they are passed on
-        self, durable: Durable, agent: Agent[Any, Any, Any], value: object, id: str, runtime: Runtime
+        self, durable: Durable, agent: AnyAgent, value: object, id: str, runtime: Runtime
     ) -> Result[Any]:
         """Carry out a durable run to its end, or until it waits for a person, where none is waited for."""
         asked = set[str]()
@@ -370,7 +370,7 @@ class _Worker:
         self._shown.advance(is_failed=is_failed)
 
 
-def _input_of(agent: Agent[Any, Any, Any], line: BatchLine) -> object:
+def _input_of(agent: AnyAgent, line: BatchLine) -> object:
     """Return what an agent is given for a line: a text agent the JSON text there, or else the line as it is written;
     raise `InvalidArguments` if it cannot be read, or does not fit."""
     if line.fault:

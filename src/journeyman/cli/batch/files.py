@@ -163,9 +163,8 @@ def format_of(inputs: Path, given: Format | None) -> Format:
     """Return how the inputs are written: as was said, else by the end of the file's name."""
     known = given or ("jsonl" if str(inputs) == "-" else FORMATS.get(inputs.suffix.lower()))
     if known is None:
-        raise Mistake(
-            f"The name of {inputs} does not tell how it is written.", "Say it: --format jsonl, json, csv or tsv."
-        )
+        hint = "Say it: --format jsonl, json, csv or tsv."
+        raise Mistake(f"The name of {inputs} does not tell how it is written.", hint)
     return known
 
 

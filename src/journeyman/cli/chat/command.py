@@ -23,7 +23,7 @@ from cyclopts import Parameter
 from pydantic_core import to_json
 from rich.console import Console
 
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Runtime
 from journeyman.cancellation import call_in
 from journeyman.chat.chat import Chat
 from journeyman.chat.questions import NOBODY
@@ -34,7 +34,7 @@ from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import TimedEnd, end_process, hearing
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import BoxOptions, Flag, GivenOptions, LentOptions, RulesFile
+from journeyman.cli.options import AnyAgent, BoxOptions, Flag, GivenOptions, LentOptions, RulesFile
 from journeyman.cli.permit.asked import Prompt, TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
 from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, sandbox_in, telemetry_in, tell_sandbox_in
@@ -87,7 +87,7 @@ def chat(  # noqa: PLR0913 - one for each option, all by name
         AgentLoop(shared.timeout, rules=rules) as loop,
         telemetry_in(shared) as telemetry,
     ):
-        make: Callable[..., Agent[Any, Any, Any]] | None = None
+        make: Callable[..., AnyAgent] | None = None
         if target is None:  # imported for it alone
             make = resolve_name("journeyman.cli.chat.assistant:assistant")
         made = None if make is None else make(model=shared.model, tools=tools)
@@ -194,9 +194,7 @@ def _file_of_entries() -> Path | None:
     return path
 
 
-def _greeting(
-    agent: Agent[Any, Any, Any], runtime: Runtime, sessions: SessionFile, chat: Chat[Any, Any]
-) -> Iterator[Line]:
+def _greeting(agent: AnyAgent, runtime: Runtime, sessions: SessionFile, chat: Chat[Any, Any]) -> Iterator[Line]:
     model = runtime.model or agent.model
     name = model if isinstance(model, str) else f"{model.provider}:{model.name}"
     where = f" · in {Path.cwd()}" if sessions.of_folder else ""

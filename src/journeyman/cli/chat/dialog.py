@@ -21,11 +21,12 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final
 
 from journeyman import events
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Runtime
 from journeyman.chat.chat import Chat
 from journeyman.cli.chat.sessions import SessionFile
 from journeyman.cli.chat.tree import ChatTree, fold_rows, user_line
 from journeyman.cli.chat.view import SAY, ChatView, EnteredLine, Status
+from journeyman.cli.options import AnyAgent
 from journeyman.cli.permit.asked import TerminalQuestion
 from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
@@ -71,7 +72,7 @@ class Dialog:
     """A mediator between the user and one chat: it passes on what is typed, and shows what happens."""
 
     def __init__(
-        self, agent: Agent[Any, Any, Any], view: ChatView, sessions: SessionFile, *, is_attended: bool, echoes: bool
+        self, agent: AnyAgent, view: ChatView, sessions: SessionFile, *, is_attended: bool, echoes: bool
     ) -> None:
         """Not `is_attended`: what is entered comes through a pipe, and answers go to another one. `echoes`: what is
         said is shown again, above."""
@@ -409,9 +410,7 @@ class Dialog:
                     written.append(rest)
                     self.say([Line(indent=2, mark="bar", text=rest, rows=_SHELL_ROWS)])
                 if n_shown > _SHELL_ROWS:
-                    self.say(
-                        [Line(indent=2, text=f"… {count(n_shown - _SHELL_ROWS, 'more line')}: /output", style="dim")]
-                    )
+                    self.say([_note(f"… {count(n_shown - _SHELL_ROWS, 'more line')}: /output")])
                 return await process.wait()
         finally:
             await asyncio.to_thread(unboxed.close)

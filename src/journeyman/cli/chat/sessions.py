@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from journeyman.agent import Agent, Runtime
+from journeyman.agent import Runtime
 from journeyman.cancellation import call_in
 from journeyman.chat.chat import Chat
 from journeyman.cli.app import Mistake, explain_errors
+from journeyman.cli.options import AnyAgent
 from journeyman.cli.permit.policy import data_folder
 from journeyman.errors import StoreError
 from journeyman.events import Listener
@@ -69,9 +70,7 @@ class SessionFile:
         return without_password(self.path)
 
     @asynccontextmanager
-    async def opened(
-        self, agent: Agent[Any, Any, Any], runtime: Runtime, on_event: Listener
-    ) -> AsyncGenerator[Chat[Any, Any]]:
+    async def opened(self, agent: AnyAgent, runtime: Runtime, on_event: Listener) -> AsyncGenerator[Chat[Any, Any]]:
         """Open the chat. What goes on in its background ends with it; it is told of what ends before."""
         async with AsyncExitStack() as stack:
             loop = asyncio.get_running_loop()  # in which its listener is told, whichever thread a task ends in
@@ -94,7 +93,7 @@ class SessionFile:
                 self.id, self.notice = chat.session.id, chat.session.notice or ""
             yield chat
 
-    def _find_conversation(self, agent: Agent[Any, Any, Any]) -> str | None:
+    def _find_conversation(self, agent: AnyAgent) -> str | None:
         if self.given is None:
             folder = Path(self.path).parent
             with explain_errors(_PLACE, about=f"The folder {folder} cannot be made"):

@@ -40,10 +40,8 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
-from prompt_toolkit.layout.containers import Container
-from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
-from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout import BufferControl, ConditionalContainer, Container, Dimension, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -245,9 +243,8 @@ class Terminal:
     def _tail(self) -> StyleAndTextTuples:
         """Return the rows between what is finished and the line."""
         n_rows = max(1, self._size().rows // _TAIL_SHARE)
-        lines = [
-            replace(line, text=end_of(line.text, n_rows)) if line.is_markdown else line for line in self._view.tail()
-        ]
+        tail = self._view.tail()
+        lines = [replace(each, text=end_of(each.text, n_rows)) if each.is_markdown else each for each in tail]
         if self.exit.was_asked:
             lines.append(LEAVING)
         if self._wanted is not self._prompt:
@@ -313,7 +310,7 @@ class Terminal:
             return  # something follows
         text, id = self._line.take(), self._prompt.id
         if not id and text.strip():
-            self._line.remember()
+            self._buffer.append_to_history()  # for the arrow keys
         self._buffer.reset()
         self.exit.was_asked = False
         if text.strip() or id:
@@ -449,10 +446,6 @@ class _InputLine:
             text = text.replace(mark, pasted)
         return text
 
-    def remember(self) -> None:
-        """Keep the line for the arrow keys."""
-        self.buffer.append_to_history()
-
     def chooses(self) -> bool:
         """Close the menu, and keep the choice. False: nothing was chosen."""
         state = self.buffer.complete_state
@@ -579,9 +572,8 @@ def _paths(begun: str) -> Iterator[Completion]:
 def _entries(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                f"{entry.name}/" if entry.is_dir() else entry.name for entry in islice(entries, _MOST_LOOKED_AT)
-            )
+            found = islice(entries, _MOST_LOOKED_AT)
+            return sorted(f"{each.name}/" if each.is_dir() else each.name for each in found)
     except OSError:  # there is no such folder, or it may not be read: nothing can be offered
         return []
 

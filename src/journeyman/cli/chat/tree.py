@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from journeyman import events
-from journeyman.agent import Agent
 from journeyman.chat.turn import ABORTED
+from journeyman.cli.options import AnyAgent
 from journeyman.cli.run import output_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, ran, usage_sentence
 from journeyman.cli.show.markdown import Block, Blocks, blocks
@@ -23,7 +23,7 @@ from journeyman.errors import count
 from journeyman.events.run_view import RunView
 from journeyman.loop.finish import CUT
 from journeyman.result import Failure
-from journeyman.types import Message, Text, ToolResult, ToolUse, Usage
+from journeyman.types import Message, Text, ToolResult, Usage
 
 _SHOWN_HERE: Final = (
     *(events.RunStarted, events.MessageCommitted, events.IterationStarted, events.TextDelta, events.ModelResponded),
@@ -45,7 +45,7 @@ _MESSAGES_RECALLED: Final = 12
 class ChatTree:
     """Makes lines of events, and knows the line that the model is writing."""
 
-    def __init__(self, agent: Agent[Any, Any, Any], *, shows_answers: bool = True) -> None:
+    def __init__(self, agent: AnyAgent, *, shows_answers: bool = True) -> None:
         """Without `shows_answers`, the model's words are shown where calls follow, and when they are complete."""
         self._agent = agent
         self._takes_text = agent.plan.output is None or agent.plan.outputs.takes_text
@@ -164,9 +164,8 @@ def recall_lines(messages: Sequence[Message]) -> Iterator[Line]:
     earlier = len(messages) - _MESSAGES_RECALLED
     if earlier > 0:
         yield Line(text=f"… {count(earlier, 'earlier message')}", style="dim")
-    results = {
-        block.tool_use_id: block for message in messages for block in message.content if isinstance(block, ToolResult)
-    }
+    blocks_of_all = [block for message in messages for block in message.content]
+    results = {block.tool_use_id: block for block in blocks_of_all if isinstance(block, ToolResult)}
     for number, message in enumerate(messages[-_MESSAGES_RECALLED:]):
         if message.role == "user":
             if number and message.text.strip():
@@ -175,14 +174,12 @@ def recall_lines(messages: Sequence[Message]) -> Iterator[Line]:
                 yield from _recall_text(block.text) if isinstance(block, Text) else ()
             continue
         yield from model_lines(blocks(message.text))
-        for block in message.content:
-            if isinstance(block, ToolUse):
-                result = results.get(block.id)
-                is_error = result is not None and result.is_error
-                text = ran(arguments(block.input), "" if result is None else result.text)
-                yield Line(indent=2, mark="failed" if is_error else "done", name=block.name, text=text, style="dim")
-                if is_error and result is not None:
-                    yield Line(indent=4, mark="bar", text=result.text, style="dim", rows=_FOLDED_ROWS)
+        for use in message.tool_uses:
+            result = results.get(use.id, ToolResult(""))
+            text, mark = ran(arguments(use.input), result.text), "failed" if result.is_error else "done"
+            yield Line(indent=2, mark=mark, name=use.name, text=text, style="dim")
+            if result.is_error:
+                yield Line(indent=4, mark="bar", text=result.text, style="dim", rows=_FOLDED_ROWS)
     yield EMPTY
 
 

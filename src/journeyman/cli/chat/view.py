@@ -80,9 +80,7 @@ class Status:
         if not self.window_tokens:
             return f"{_short(self.used_tokens)} tokens"
         share = self.used_tokens / self.window_tokens
-        return (
-            f"{share:.0%} of {_short(self.window_tokens)}" if share >= 0.01 else f"<1% of {_short(self.window_tokens)}"
-        )
+        return f"{f'{share:.0%}' if share >= 0.01 else '<1%'} of {_short(self.window_tokens)}"
 
 
 def _short(tokens: int) -> str:

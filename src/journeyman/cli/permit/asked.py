@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from pydantic_core import from_json
 from rich.console import Console
 
-from journeyman.agent import Agent
+from journeyman.cli.options import AnyAgent
 from journeyman.cli.permit.policy import Nobody, find_watched_run
 from journeyman.cli.show.lines import Line, all_arguments, one_line
 from journeyman.cli.show.screen import PlainScreen, is_dumb
@@ -62,15 +62,12 @@ _LONGEST_FILE: Final = 2_000_000
 _LONGEST_CHANGE: Final = 400
 """How many lines of a change are compared; of more, all of the old is shown, and then the new."""
 
-_ALLOWS: Final[dict[str, Extent]] = {
-    "y": "once",
-    "yes": "once",
-    "once": "once",
-    "s": "session",
-    "session": "session",
-    "a": "always",
-    "always": "always",
+_ALLOWS: Final[dict[Extent, Sequence[str]]] = {
+    "once": ("y", "yes", "once"),
+    "session": ("s", "session"),
+    "always": ("a", "always"),
 }
+"""The words that allow a call, by how far."""
 _GRANTS: Final[dict[str, str]] = {"once": "[y]es, once", "session": "for this [s]ession", "always": "[a]lways"}
 _WHY: Final = re.compile(
     r": ((?:the mode is|it is outside of|it (?:may name|names) a file|it changes what|the command is) .*)$", re.DOTALL
@@ -105,7 +102,7 @@ class Prompt:
 class TerminalQuestion:
     """An approval, or a question of the model's, that a person is asked, and how far they are with it."""
 
-    def __init__(self, agent: Agent[Any, Any, Any], asked: Asked, *, may_exit: Literal["turn", "run"]) -> None:
+    def __init__(self, agent: AnyAgent, asked: Asked, *, may_exit: Literal["turn", "run"]) -> None:
         """`may_exit` is what a person may end instead of answering."""
         self.asked: Final = asked
         self.answer: Decision | str | None = None
@@ -193,17 +190,15 @@ def _lines_of_call(asked: ApprovalRequested, height: int) -> Iterator[Line]:
     # The reason of the question, without what stands above and below it anyway.
     found = _WHY.search(asked.question)
     why = found[1] if found else asked.question
-    yield Line(
-        mark="asks", name=f"{asked.tool_name} asks to run{_whose(asked)}", text=f"· {one_line(why, 300)}", rows=2
-    )
+    name = f"{asked.tool_name} asks to run{_whose(asked)}"
+    yield Line(mark="asks", name=name, text=f"· {one_line(why, 300)}", rows=2)
     rows = list(_argument_rows(asked.tool_name, asked.arguments))
     cut = [with_its_end(row, _ROW_CHARS) for row in rows]
     folded, most = [*cut], min(max(height - _ROWS_AROUND, _LEAST_ROWS), _ROWS_SHOWN)
     if len(cut) > most:
         hidden, n_last = f"… ({count(len(cut) - most, 'more row')}) …", most // 3
         folded = [*cut[: most - n_last], hidden, *cut[-n_last:]]
-    for row in folded:
-        yield _in_bar(row)
+    yield from map(_in_bar, folded)
     if folded != rows:
         yield Line(indent=2, mark="warning", text="Not all of it is shown: v shows it")
     if asked.rule:
@@ -222,8 +217,7 @@ def _describe_change(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
     rows = list(_argument_rows(tool_name, arguments)) if tool_name in _CHANGES else []
     how = "changed:" if rows else f"changed to {all_arguments(arguments)}"
     yield Line(indent=2, text=f"{tool_name} allowed, {how}", style="green", rows=4)
-    for row in rows[:_ROWS_SHOWN]:
-        yield _in_bar(with_its_end(row, _ROW_CHARS))
+    yield from (_in_bar(with_its_end(row, _ROW_CHARS)) for row in rows[:_ROWS_SHOWN])
 
 
 def _in_bar(row: str) -> Line:
@@ -328,9 +322,9 @@ def _read_answer(asked: ApprovalRequested, text: str) -> Meaning:
     """Say what a line means as an answer."""
     first, _, rest = text.strip().partition(" ")
     word, reason = first.rstrip(",.:;").lower(), rest.strip()
-    extent = _ALLOWS.get(word) if not reason else None
-    if extent is not None and extent in asked.offers:
-        return Allow(extent)
+    for extent, words in _ALLOWS.items():
+        if word in words and not reason and extent in asked.offers:
+            return Allow(extent)
     if word in ("n", "no", "deny"):
         return Deny(reason or DENIED)
     if word in ("x", "exit", "stop"):
@@ -340,7 +334,7 @@ def _read_answer(asked: ApprovalRequested, text: str) -> Meaning:
     return "view" if word in ("v", "view") and not reason else "unclear"
 
 
-def _read_arguments(agent: Agent[Any, Any, Any], asked: ApprovalRequested, text: str) -> JsonObject:
+def _read_arguments(agent: AnyAgent, asked: ApprovalRequested, text: str) -> JsonObject:
     """Return the arguments that a person gives instead, checked as those of the model are; `InvalidArguments` if they
     do not fit."""
     try:
@@ -380,7 +374,7 @@ def open_terminal() -> int | None:
 
 @contextmanager
 def asking(
-    agent: Agent[Any, Any, Any],
+    agent: AnyAgent,
     paused: Callable[[], AbstractContextManager[None]],
     tell: Callable[[Sequence[Line]], None],
     *,
@@ -416,9 +410,7 @@ async def asked_by(asker: AsksUser | None, work: Coroutine[Any, Any, T]) -> T:
 class TerminalAsker:
     """Asks on one terminal."""
 
-    def __init__(
-        self, agent: Agent[Any, Any, Any], terminal: int, paused: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+    def __init__(self, agent: AnyAgent, terminal: int, paused: Callable[[], AbstractContextManager[None]]) -> None:
         self._agent = agent
         self._terminal = terminal
         self._paused = paused

@@ -18,8 +18,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded where an agent has a box
-from journeyman.agent import Agent
 from journeyman.cli.app import Mistake
+from journeyman.cli.options import AnyAgent
 from journeyman.cli.show.lines import Line, one_line
 from journeyman.cli.show.screen import stderr_console
 from journeyman.endings import Place
@@ -85,9 +85,7 @@ def load_rules(path: Path) -> FileRules:
     return rules
 
 
-def with_policy(
-    agent: Agent[Any, Any, Any], target: str, mode: PermissionMode | None, rules: FileRules | None = None
-) -> Agent[Any, Any, Any]:
+def with_policy(agent: AnyAgent, target: str, mode: PermissionMode | None, rules: FileRules | None = None) -> AnyAgent:
     """Return the agent with the gate that the mode means: one that has no gate of its own, or where a mode or rules are
     asked for, beside its own. What is approved forever is kept by the file that `target` names."""
     if mode is None and rules is None and agent.gate:
