@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any
 
 from journeyman.agent import Agent, Maker, Runtime
@@ -33,10 +34,6 @@ from journeyman.team.spawn import TeamSpawnRequest
 from journeyman.tools.background import TaskContext
 from journeyman.tools.tools import AnyTool
 from journeyman.types import Text
-
-
-class MemberFailed(Rejected):
-    """A turn of a member failed, and with it the member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +73,7 @@ class MemberLoop:
         """Take turns until the member is to end, and return its last words.
 
         Raises:
-            MemberFailed: a turn failed.
+            Rejected: a turn failed, and with it the member.
         """
         member, carrier = self.member, own_task()
         member.task = task
@@ -106,7 +103,7 @@ class MemberLoop:
     async def _turns(self, chat: Chat[Any, Any]) -> None:
         box = self.member.box
         if self.request.prompt:
-            await self._turn(chat, self._first(self.request.prompt))
+            await self._turn(chat, self._first_text())
         while not box.is_ending:
             # Noted before the host is asked for work: mail that comes meanwhile must not be slept through.
             seen = box.n_arrived
@@ -119,17 +116,11 @@ class MemberLoop:
             elif not box.is_ending and not box.n_arrived > seen:
                 await self._rest(seen)
 
-    def _first(self, prompt: str) -> str:
-        member = self.member
-        mail = TeamMessage(
-            id="",
-            sender=LEADER,
-            to=member.name,
-            text=prompt,
-            summary=member.description,
-            incarnation=member.incarnation,
-            sent=datetime.now(UTC),
-        )
+    def _first_text(self) -> str:
+        """Return the first task as the member reads it: mail of the leader without an id."""
+        member, text, now = self.member, self.request.prompt, datetime.now(UTC)
+        number, about = member.incarnation, member.description
+        mail = TeamMessage(id="", sender=LEADER, to=member.name, text=text, summary=about, incarnation=number, sent=now)
         return member.box.text_of(mail)
 
     # -- turns
@@ -153,7 +144,7 @@ class MemberLoop:
             schema = self.agent.plan.output
             member.last_text = str(result.output) if schema is None else schema.dump(result.output).decode()
         elif result.error.code != ErrorCode.EXECUTION_CANCELLED:  # one that was stopped is kept, and its member idle
-            raise MemberFailed(f"Member {member.name!r} failed: {result.error}")
+            raise Rejected(f"Member {member.name!r} failed: {result.error}")
 
     # -- between turns
 
@@ -266,11 +257,9 @@ def _join_prompts(agent: Agent[Any, Any, Any], words: str) -> SystemPrompt | Mak
 
     make: Callable[..., SystemPrompt | Awaitable[SystemPrompt]] = given
 
+    @wraps(make)  # it takes the deps if that takes them
     async def make_joined(*given: object) -> SystemPrompt:
         made = make(*given)
         return with_words(await made if is_awaited(made) else made)
 
-    async def make_joined_with_deps(input: object, deps: object) -> SystemPrompt:
-        return await make_joined(input, deps)
-
-    return make_joined_with_deps if id(given) in agent.plan.takes_deps else make_joined
+    return make_joined

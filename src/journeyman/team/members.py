@@ -211,7 +211,7 @@ class Registry:
         self.leader: Final = leader
         self.usage_of_gone = NOTHING_USED
         """What members used whose names others have now."""
-        self._last: dict[str, Member] = {}
+        self.last: Final[dict[str, Member]] = {}
         """The last member of each name. It is gone once its mailbox is closed."""
         self.n_of: dict[str, int] = {}
         """How many members of each name there have been."""
@@ -222,16 +222,16 @@ class Registry:
     def register(self, member: Member) -> None:
         """Give a member its name and its incarnation, or raise a `TeamError` if there is no team."""
         self.check_open()
-        earlier = self._last.get(member.name)
+        earlier = self.last.get(member.name)
         if earlier is not None:
             self.usage_of_gone += earlier.usage
         member.incarnation = self.n_of[member.name] = self.n_of.get(member.name, 0) + 1
-        self._last[member.name] = member
+        self.last[member.name] = member
 
     def forget(self, member: Member) -> None:
         """Take back the name of a member that could not begin. It was never there."""
         member.box.close()
-        del self._last[member.name]
+        del self.last[member.name]
 
     def rename(self, name: str, description: str | None = None) -> None:
         """Rename the team, as `Team.rename` says."""
@@ -251,24 +251,16 @@ class Registry:
     # -- looking
 
     @property
-    def teammates(self) -> tuple[str, ...]:
-        """All members that are alive, sorted; the leader is none."""
-        return tuple(sorted([name for name, member in self._last.items() if not member.box.is_closed]))
+    def members(self) -> tuple[Member, ...]:
+        """The last member of each name, by name."""
+        return tuple([member for _, member in sorted(self.last.items())])
 
     @property
-    def names(self) -> Collection[str]:
-        """All names that a member has or had."""
-        return self._last.keys()
+    def teammates(self) -> tuple[str, ...]:
+        """All members that are alive, sorted; the leader is none."""
+        return tuple([member.name for member in self.members if not member.box.is_closed])
 
     def alive(self, name: str) -> Member | None:
         """Return the member of that name; None where there is none."""
-        member = self._last.get(name)
+        member = self.last.get(name)
         return None if member is None or member.box.is_closed else member
-
-    def find_member(self, name: str) -> Member | None:
-        """Return the member that has that name, or had it last."""
-        return self._last.get(name)
-
-    def members(self) -> tuple[Member, ...]:
-        """Return the last member of each name, by name."""
-        return tuple([member for _, member in sorted(self._last.items())])

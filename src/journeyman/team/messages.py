@@ -88,8 +88,8 @@ class PostOffice:
         registry.check_open()
         if sender is not None and sender.liveness == "gone":
             raise TeamError(f"{own!r} has ended, and sends no more mail.")
-        alive = (name for name in registry.names if registry.alive(name))  # nobody looks at it for mail to one member
-        addressees = find_addressees(own, to, text, alive=alive, known=registry.names)
+        alive = (name for name in registry.last if registry.alive(name))  # nobody looks at it for mail to one member
+        addressees = find_addressees(own, to, text, alive=alive, known=registry.last)
         mail = [
             TeamMessage(
                 # Mail to all is one letter to each, and each has an id of its own.
@@ -140,7 +140,7 @@ class PostOffice:
     def _box_of(self, mail: TeamMessage) -> Mailbox | DeadLetterReason:
         if mail.to == LEADER:
             return "closed" if self.registry.leader.is_closed else self.registry.leader
-        member = self.registry.find_member(mail.to)
+        member = self.registry.last.get(mail.to)
         if member is None or member.incarnation != mail.incarnation:
             return "stale"
         return "gone" if member.box.is_closed else member.box

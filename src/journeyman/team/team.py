@@ -80,6 +80,7 @@ class Team:
         """Records the team, if no chat that is recorded leads it."""
         self._watch = Watch(path=(), listeners=[] if on_event is None else [on_event])
         self._post = PostOffice(hooks, self._watch, name=name or DEFAULT_NAME, description=description)
+        self._registry = self._post.registry
         self._questions = Questions(self._watch)
         self._asks: Questions = self._questions
         """Where members ask the user: the chat that leads the team, or the team itself."""
@@ -94,13 +95,13 @@ class Team:
             raise RuntimeError("The team was entered before. Make another Team().")
         self._stack = AsyncExitStack()
         self._post.loop = asyncio.get_running_loop()
-        self._tape = self._watch.tape = begin_tape(self._given_host, "team", self._post.registry.name)
+        self._tape = self._watch.tape = begin_tape(self._given_host, "team", self._registry.name)
         self._tasks = self._given_tasks or await self._stack.enter_async_context(Tasks())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         async with self._stack or AsyncExitStack():
-            if not self._post.registry.is_deleted:
+            if not self._registry.is_deleted:
                 await self.delete()
         await end_tape(self._given_host, self._tape, "left")
 
@@ -115,24 +116,24 @@ class Team:
         Raises:
             TeamError: it was deleted before.
         """
-        self._post.registry.check_open()
+        self._registry.check_open()
         try:
             return await self.shutdown(grace_s=0.0)
         finally:
             self._close()
 
     def _close(self) -> None:
-        registry = self._post.registry
+        registry, leader = self._registry, self._registry.leader
         if registry.is_deleted:
             return
         registry.is_deleted = True
-        for name in registry.teammates:  # some are alive only if the wait for them was cancelled
-            if (member := registry.alive(name)) is not None:
+        for member in registry.members:
+            if not member.box.is_closed:  # only if the wait for them was cancelled
                 self._stop(member.task_id)
                 self._post.part(member)
         self._follow(None)
-        left = registry.leader.leftovers()
-        registry.leader.close()
+        left = leader.leftovers()
+        leader.close()
         self._post.bury(left, "closed")
         self._post.changes.wake()
 
@@ -146,7 +147,7 @@ class Team:
                 to do.
             DefinitionError: its agent has another tool with the name of one of the team's.
         """
-        tasks, registry = self._open_tasks(), self._post.registry
+        tasks, registry = self._open_tasks(), self._registry
         path = (*run_context.get().path, request.name or request.agent.name)
         # First: a request that is refused changes nothing.
         self._check(request, path)
@@ -185,8 +186,8 @@ class Team:
 
     def _check(self, request: TeamSpawnRequest, path: RunPath) -> None:
         agent, depth = request.agent, len(path) - 1
-        self._post.registry.check_open()
-        check_name(path[-1], is_taken=self._post.registry.alive(path[-1]) is not None)
+        self._registry.check_open()
+        check_name(path[-1], is_taken=self._registry.alive(path[-1]) is not None)
         if agent.input is not str:
             raise TeamError(
                 f"Agent {agent.name!r} takes {agent.input!r}, but the prompts of a member are texts. Leave input= out."
@@ -198,7 +199,7 @@ class Team:
 
     def _take_name(self, name: str) -> None:
         """Be the team that is meant: one without a name and without members takes the name."""
-        registry = self._post.registry
+        registry = self._registry
         if not name or name == registry.name:
             return
         if self._is_named or registry.teammates:
@@ -228,7 +229,7 @@ class Team:
         Raises:
             TeamError: the team has members, whose ids hold its name, or it is deleted.
         """
-        self._post.registry.rename(name, description)
+        self._registry.rename(name, description)
         self._is_named = self._is_named or bool(name)
 
     # -- leading
@@ -250,7 +251,7 @@ class Team:
         """Let the leader's mail be said in the conversation of this inbox, and in no other."""
         if inbox is self._inbox:
             return
-        leader = self._post.registry.leader
+        leader = self._registry.leader
         if self._inbox is not None:
             self._inbox.posts = tuple([post for post in self._inbox.posts if post is not leader])
             # What it has in hand was not said there, so it waits for whoever leads next.
@@ -283,19 +284,17 @@ class Team:
             TeamError: the team is deleted.
             TimeoutError: `timeout_s` seconds have passed.
         """
-        leader = self._post.registry.leader
-        await leader.wait(timeout_s)
-        return leader.drain()
+        await self._registry.leader.wait(timeout_s)
+        return self._registry.leader.drain()
 
     async def news(self) -> bool:
         """Wait until there is mail for the leader. False: no member works, and there is no mail.
 
         `while await team.news(): await chat.continue_()` lets a chat lead its team to the end.
         """
-        registry = self._post.registry
-        while not registry.leader.has_mail:
+        while not self._registry.leader.has_mail:
             # An idle member with mail is about to begin a turn.
-            if all(each.liveness in ("idle", "gone") and not each.box.has_mail for each in registry.members()):
+            if all(each.liveness in ("idle", "gone") and not each.box.has_mail for each in self._registry.members):
                 return False
             await self._post.changes.wait()
         return True
@@ -314,10 +313,9 @@ class Team:
         Raises:
             TeamError: there never was a member of one of the names, or a member would wait for its own end.
         """
-        post, registry, here = self._post, self._post.registry, self._post.sender()
-        wanted = find_members_to_go(names, alive=registry.teammates, known=registry.names)
-        alive = [member for name in wanted if (member := registry.alive(name)) is not None]
-        members = [member for member in alive if incarnation is None or member.incarnation == incarnation]
+        post, registry, here = self._post, self._registry, self._post.sender()
+        wanted = find_members_to_go(names, alive=registry.teammates, known=registry.last)
+        members = [each for each in map(registry.last.__getitem__, wanted) if incarnation in (None, each.incarnation)]
         if here is not None and here in members:
             raise TeamError(f"{here.name!r} cannot wait for its own end. Let {LEADER!r} do it.")
         for member in members:
@@ -350,11 +348,11 @@ class Team:
 
     def roster(self) -> TeamSnapshot:
         """Return who is in the team, and what could not be delivered, as it is now."""
-        registry = self._post.registry
+        registry = self._registry
         return TeamSnapshot(
             name=registry.name,
             description=registry.description,
-            members=tuple([member.info() for member in registry.members()]),
+            members=tuple([member.info() for member in registry.members]),
             n_waiting=len(registry.leader.waiting),
             dead_letters=tuple(self._post.dead_letters),
         )
@@ -377,15 +375,15 @@ class Team:
         return self._find_member(name).transcript
 
     def _find_member(self, name: str) -> Member:
-        found = self._post.registry.find_member(name)
+        found = self._registry.last.get(name)
         if found is None:
-            raise KeyError(f"There is no member {name!r}. There are: {list(self._post.registry.teammates)}.")
+            raise KeyError(f"There is no member {name!r}. There are: {list(self._registry.teammates)}.")
         return found
 
     @property
     def name(self) -> str:
         """The name of the team."""
-        return self._post.registry.name
+        return self._registry.name
 
     @property
     def dead_letters(self) -> tuple[DeadLetter, ...]:
@@ -395,8 +393,7 @@ class Team:
     @property
     def usage(self) -> Usage:
         """The usage of all members so far, including those that are gone."""
-        registry = self._post.registry
-        return Usage.total([registry.usage_of_gone, *(member.usage for member in registry.members())])
+        return Usage.total([self._registry.usage_of_gone, *(member.usage for member in self._registry.members)])
 
     @property
     def errors(self) -> tuple[CallbackError, ...]:
