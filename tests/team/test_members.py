@@ -273,12 +273,14 @@ async def test_usage_rolls_up_into_the_task_and_the_team() -> None:
 
 @virtual_clock
 async def test_a_member_notes_a_sign_of_life_at_each_model_call(door: Door) -> None:
-    async with Crew() as team:
-        await join(team, "ada", [call("team_roster"), door.before("Done.")])
+    async with Tasks() as tasks, Crew(tasks=tasks) as team:
+        made = await join(team, "ada", [call("team_roster"), door.before("Done.")])
         await door.reached.wait()
         await asyncio.sleep(30)
-        before = team.member("ada")
+        before, task = team.member("ada"), tasks.get(made.task_id)
         assert (before.liveness, before.quiet_s) == ("working", 30)
+        assert task.last_sign is not None
+        assert task.last_sign >= before.last_sign, "its task knows of it, too"
         door.opened.set()
         await until_idle(team)
         assert team.member("ada").last_sign > before.last_sign

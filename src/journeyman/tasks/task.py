@@ -71,7 +71,9 @@ class RunningTask:
     def info(self) -> TaskInfo:
         """The task as it is now."""
         info = self.context.info
-        return replace(info, duration_s=self.host.loop.time() - self.started_s) if info.is_running else info
+        if not info.is_running:
+            return info
+        return replace(info, duration_s=self.host.loop.time() - self.started_s, last_sign=self.context.last_sign)
 
     def tell(self, event: TaskStarted | TaskEnded) -> None:
         """Tell those who listen to all tasks, and what records the run that started this one."""
@@ -190,6 +192,7 @@ class RunningTask:
         final = self.context.change(
             status=status,
             duration_s=self.info.duration_s,
+            last_sign=self.context.last_sign,
             ended=datetime.now(UTC),
             result=result,
             value=value,

@@ -129,6 +129,8 @@ class Member:
         # Two clocks: one can be set back, and the other knows no date.
         self._sign_s = self._clock()
         self._sign_at = time.time()
+        if self.task is not None:
+            self.task.sign()
 
     @property
     def usage(self) -> Usage:

@@ -74,7 +74,7 @@ class TaskOptions(TypedDict, total=False):
 class TaskContext:
     """A task, for the work that is done in it."""
 
-    __slots__ = ("_info", "_lock", "_output", "abort", "inbox")
+    __slots__ = ("_info", "_lock", "_output", "abort", "inbox", "last_sign")
 
     def __init__(self, info: TaskInfo) -> None:
         self.abort: Final = Abort()
@@ -84,6 +84,8 @@ class TaskContext:
         """The messages to the task, as steering. Lend it to a run, or call `take_steering()`. `pick_up()` closes it if
         nothing waits: from then on messages are refused."""
         self.inbox.open()
+        self.last_sign: datetime | None = info.last_sign
+        """When the member that lives in it last gave a sign of life."""
         self._info = info
         self._lock = RLock()
         self._output = TaskOutput()
@@ -94,7 +96,7 @@ class TaskContext:
 
     @property
     def info(self) -> TaskInfo:
-        """The task as it is now, except for its duration."""
+        """The task as it is now, except for its duration and its last sign of life."""
         return self._info
 
     @property
@@ -111,9 +113,12 @@ class TaskContext:
         counts = {"n_calls": n_calls, "usage": usage}
         self.change(**{name: count for name, count in counts.items() if count is not None})
 
-    def sign(self, liveness: MemberStatus) -> None:
-        """Say what the member of a team does now: it is alive."""
-        self.change(liveness=liveness, last_sign=datetime.now(UTC))
+    def sign(self, liveness: MemberStatus | None = None) -> None:
+        """Note that the member of a team is alive, and what it does now, if that has changed."""
+        # Not a change of the task: it is noted for each mail, and seldom looked at.
+        self.last_sign = datetime.now(UTC)
+        if liveness is not None:
+            self.change(liveness=liveness)
 
     def exited(self, code: int) -> None:
         """Note the exit code with which the shell has ended."""
