@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import assert_type
+from typing import TypeAlias, assert_type
 
 import pytest
 
@@ -22,6 +20,7 @@ from journeyman.models.anthropic import AnthropicModel
 from journeyman.models.transport import Timeouts, offline, open_stream
 from journeyman.models.wrappers import HeldOpen
 from journeyman.testing import ScriptedModel
+from tests.cli.program import Warm
 from tests.contracts.fault_wires import ANTHROPIC_EVENTS
 from tests.contracts.faults import CERTIFICATES
 from tests.models.asking import HELLO, ask
@@ -268,25 +267,27 @@ def tell():
 """
 
 
-def told_by(program: str, *, tls: bool = False, warnings: str = "error") -> list[str]:
-    arguments = [str(CERTIFICATES / "here.pem") if tls else "", ANTHROPIC_EVENTS.content_type]
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", warnings, "-c", PROGRAM + program, *arguments],
-        env={**os.environ, "SSL_CERT_FILE": str(CERTIFICATES / "authority.pem"), "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        input=ANTHROPIC_EVENTS.whole.decode(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=19,
-    )
-    problems = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # slow, says asyncio
-    assert (done.returncode, problems) == (0, [])
-    return done.stdout.splitlines()
+ToldBy: TypeAlias = Callable[[str, bool], list[str]]
+"""Runs a program in a process that debugs loops, in which a warning is an error; returns the lines that it prints."""
+
+
+@pytest.fixture
+def told_by(warm: Warm, tmp_path: Path) -> ToldBy:
+    def run_program(program: str, tls: bool) -> list[str]:
+        path = tmp_path / "program.py"
+        path.write_text(PROGRAM + program)
+        arguments = [str(CERTIFICATES / "here.pem") if tls else "", ANTHROPIC_EVENTS.content_type]
+        env = {"SSL_CERT_FILE": str(CERTIFICATES / "authority.pem"), "PYTHONASYNCIODEBUG": "1"}
+        done = warm(*arguments, program=path, stdin=ANTHROPIC_EVENTS.whole, env=env)
+        problems = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # it was slow
+        assert (done.code, problems) == (0, [])
+        return done.stdout.splitlines()
+
+    return run_program
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_loops_that_just_end_leave_nothing_open_and_are_forgotten(tls: bool) -> None:
+def test_loops_that_just_end_leave_nothing_open_and_are_forgotten(told_by: ToldBy, tls: bool) -> None:
     program = """
 for _ in range(3):
     asyncio.run(main())
@@ -295,10 +296,10 @@ for _ in range(2):
     run_sync(agent, "Hello.").unwrap()
 tell()
 """
-    assert told_by(program, tls=tls) == ["1 0", "2 0", "3 0", "5 0"]
+    assert told_by(program, tls) == ["1 0", "2 0", "3 0", "5 0"]
 
 
-def test_two_loops_that_share_a_model_each_have_their_connections() -> None:
+def test_two_loops_that_share_a_model_each_have_their_connections(told_by: ToldBy) -> None:
     program = """
 threads = [threading.Thread(target=lambda: asyncio.run(main(5))) for _ in range(3)]
 for thread in threads:
@@ -308,11 +309,11 @@ for thread in threads:
 del threads, thread
 tell()
 """
-    assert told_by(program) == ["3 0"]
+    assert told_by(program, False) == ["3 0"]
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_what_a_server_closed_while_the_loop_did_not_run_is_not_used(tls: bool) -> None:
+def test_what_a_server_closed_while_the_loop_did_not_run_is_not_used(told_by: ToldBy, tls: bool) -> None:
     program = """
 import socket
 with asyncio.Runner() as runner:
@@ -323,10 +324,10 @@ with asyncio.Runner() as runner:
     runner.run(main())
 tell()
 """
-    assert told_by(program, tls=tls) == ["2 0"]
+    assert told_by(program, tls) == ["2 0"]
 
 
-def test_a_run_that_is_cut_off_by_the_end_of_the_loop_leaves_nothing_open() -> None:
+def test_a_run_that_is_cut_off_by_the_end_of_the_loop_leaves_nothing_open(told_by: ToldBy) -> None:
     program = """
 async def cut_off():
     tasks = [asyncio.create_task(main()) for _ in range(3)]
@@ -336,10 +337,10 @@ async def cut_off():
 asyncio.run(cut_off())
 gc.collect()
 """
-    assert told_by(program) == []
+    assert told_by(program, False) == []
 
 
-def test_a_request_that_comes_while_the_loop_ends_closes_its_connection_itself() -> None:
+def test_a_request_that_comes_while_the_loop_ends_closes_its_connection_itself(told_by: ToldBy) -> None:
     program = """
 async def late():
     try:
@@ -359,10 +360,10 @@ asyncio.run(begin())
 held.clear()
 tell()
 """
-    assert told_by(program) == ["3 0"]
+    assert told_by(program, False) == ["3 0"]
 
 
-def test_a_loop_by_hand_closes_connections_with_its_asynchronous_generators() -> None:
+def test_a_loop_by_hand_closes_connections_with_its_asynchronous_generators(told_by: ToldBy) -> None:
     program = """
 loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
@@ -372,10 +373,10 @@ loop.close()
 del loop
 tell()
 """
-    assert told_by(program) == ["1 0"]
+    assert told_by(program, False) == ["1 0"]
 
 
-def test_a_loop_that_nobody_closes_is_left_clean_at_the_end_of_the_process() -> None:
+def test_a_loop_that_nobody_closes_is_left_clean_at_the_end_of_the_process(told_by: ToldBy) -> None:
     program = """
 loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
@@ -384,12 +385,13 @@ atexit.register(print, len(connections))
 atexit._run_exitfuncs()
 loop.close()
 """
-    assert told_by(program) == ["1"]
+    assert told_by(program, False) == ["1"]
 
 
-def test_a_loop_that_was_closed_by_hand_without_more_is_forgotten_by_the_next_one() -> None:
+def test_a_loop_that_was_closed_by_hand_without_more_is_forgotten_by_the_next_one(told_by: ToldBy) -> None:
     program = """
 import warnings
+warnings.simplefilter("ignore")
 loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
 loop.close()
@@ -400,4 +402,4 @@ loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
 loop.close()
 """
-    assert told_by(program, warnings="ignore") == ["2 0"]
+    assert told_by(program, False) == ["2 0"]
