@@ -473,6 +473,7 @@ def failing(request: Request) -> Answer:
     return babbling(request)
 
 
+@pytest.mark.share(one_in=3)
 @pytest.mark.parametrize("known", [2_000, None], ids=["known window", "unknown window"])
 @pytest.mark.parametrize("answer", [babbling, failing])
 @pytest.mark.parametrize("strategies", [[Summarise()], [ClearToolResults()]], ids=["summarise", "clear"])

@@ -21,7 +21,7 @@ from tests.durable.crash import SKIPPED
 from tests.durable.crash_judge import Line, Lives, faults
 from tests.durable.crash_program import EFFECTS
 
-_CRASH = os.environ.get("JOURNEYMAN_CRASH", "6")
+_CRASH = os.environ.get("JOURNEYMAN_CRASH", "4")
 """How many cases: a number, or `all`."""
 _SEED = os.environ.get("JOURNEYMAN_CRASH_SEED", "7")
 _WORKERS = int(os.environ.get("JOURNEYMAN_CRASH_WORKERS", "1"))
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 @pytest.mark.timeout(3_600 if _CRASH == "all" else 120)
 @pytest.mark.parametrize("store", ["file", "database"])
 def test_a_run_that_is_killed_anywhere_ends_as_if_nobody_had_killed_it(store: str) -> None:
-    n_cases = _CRASH if store == "file" or _CRASH == "all" else str(int(_CRASH) // 3)
+    n_cases = _CRASH if store == "file" or _CRASH == "all" else str(int(_CRASH) // 2)
     chosen = ["--postgres"] * (store == "database") + ["--sample", n_cases] * (_CRASH != "all")
     parts = [
         subprocess.Popen(

@@ -30,6 +30,7 @@ REASONS: Final[dict[str, str]] = {
         "two dozen jobs, whose workers are killed again and again"
     ),
     "durable/test_postgres.py::test_a_run_goes_on_when_the_database_was_stopped_in_the_middle": _RESTARTS,
+    "durable/test_postgres.py::test_a_server_that_was_started_again_knows_only_what_does_not_hold": _RESTARTS,
     "store/test_postgres_sessions.py::test_a_chat_goes_on_when_the_database_was_stopped_in_the_middle": _RESTARTS,
     "serve/test_http_api_schema.py::test_schemathesis_finds_nothing_in_a_few_requests": (
         "schemathesis makes its requests by Hypothesis, and each is answered"
