@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from dataclasses import Field as DataclassField
 from functools import cache
-from operator import attrgetter
 from reprlib import recursive_repr
 from types import FunctionType, new_class
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, dataclass_transform
@@ -61,12 +60,16 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """Return the fields of a dataclass that has two or more, by their names."""
-    names = field_names(type(value))
-    return dict(zip(names, _getter_of(*names)(value), strict=True))
+    """Return the fields of a dataclass, by their names."""
+    return _teller_of(type(value))(value)
 
 
-_getter_of: Final[Callable[..., Callable[[object], tuple[object, ...]]]] = cache(attrgetter)
+@cache
+def _teller_of(kind: type[Any]) -> Callable[[object], dict[str, Any]]:
+    told = ", ".join([f"{name!r}: value.{name}" for name in field_names(kind)])
+    scope: dict[str, Any] = {}
+    exec(compile(f"def tell(value):\n return {{{told}}}", f"<fields of {kind.__qualname__}>", "exec"), scope)
+    return scope["tell"]
 
 
 def copy_with(value: T, **changes: object) -> T:

@@ -366,6 +366,7 @@ class Durable:
             options: dict[str, Any] = {"wake": hub.now() + LATE_S}
         else:
             options = {"status": "running", "owner": hub.engine.owner, "epoch": 1, "gen": 1, "lives": 1}
+            options["is_packed"] = False  # to write it would take longer than all else that is noted of the run
         made = await self._make_row(head, id=id, **options)
         row = await self._add_run(made, is_queued=False)
         if row.id != made.id:
@@ -657,7 +658,7 @@ class Durable:
                 raise ValueError(f"The {name} {quoted(text[:80])} cannot be used: it has half of a surrogate pair.")
         now = self.hub.now()
         make = partial(make_row, head, id=new_id(now), name=id, app=self._app, created=now, status=status, **options)
-        return await do_aside(head.exact or head.input, lambda _: make())
+        return await do_aside(head.exact or head.input, lambda _: make()) if options.get("is_packed", True) else make()
 
     async def _add_run(self, made: Row, *, is_queued: bool) -> Row:
         """Return the row of a new run, or of the same one that is there already."""

@@ -216,6 +216,8 @@ def load_head(row: Row) -> Head:
     Raises:
         RunBlocked: it cannot be read.
     """
+    if isinstance(row.head, Head):
+        return row.head
     if row.f > FORMAT:
         why = f"it has format {row.f}, and this version reads formats up to {FORMAT}: update journeyman"
         raise RunBlocked(row.id, why)
@@ -306,7 +308,8 @@ class Row(ListedRun):
 
     app: str = ""
     f: int = FORMAT
-    head: bytes
+    head: bytes | Head
+    """What was asked for: the agent, the input and the options. As JSON, unless no other process can read it."""
     priority: int = 0
     dedup: str | None = None
     gen: int = 0
@@ -323,9 +326,9 @@ class Row(ListedRun):
     """Its records when it was last claimed."""
 
 
-def make_row(head: Head, **fields: Any) -> Row:
+def make_row(head: Head, *, is_packed: bool = True, **fields: Any) -> Row:
     """Return a run that begins with a head, and has these fields."""
-    return Row(agent=head.agent, target=head.target, head=dump_head(head), **fields)
+    return Row(agent=head.agent, target=head.target, head=dump_head(head) if is_packed else head, **fields)
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ No event may fail here: a value that JSON cannot carry becomes its `repr`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -44,6 +44,15 @@ def to_json(event: object) -> bytes:
         return orjson.dumps(told)
     except TypeError:  # a long number, or half of a surrogate pair
         return write_sound_json(told)
+
+
+def to_json_list(events: Iterable[object]) -> bytes | None:
+    """Return events as one list of JSON, from which each can be read and written again as `to_json` writes it. None:
+    one of them cannot."""
+    try:
+        return orjson.dumps([{"type": type(event).__name__, **facts_of(event)} for event in events])
+    except TypeError:
+        return None
 
 
 def facts_of(event: object) -> JsonObject:
@@ -170,11 +179,15 @@ def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
     kind: Any = type(value)
     if kind in _PLAIN:
-        return cast("JsonValue", value)
+        return value  # pyright: ignore[reportReturnType] - of a type that JSON has
     if depth > _DEPTH:
         return _plain_other(value, depth)
     if kind is tuple:
-        return [plain(each, depth + 1) for each in cast("tuple[object, ...]", value)]
+        parts: Any = value
+        return [plain(each, depth + 1) for each in parts]
+    if kind is dict:
+        facts: Any = value
+        return {str(name): plain(each, depth + 1) for name, each in facts.items()}
     tell = _teller_of_ours(kind)
     return _plain_other(value, depth) if tell is None else tell(value, depth + 1)
 

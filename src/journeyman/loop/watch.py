@@ -126,21 +126,18 @@ class Watch:
 
     def pass_on(self, event: Event) -> None:
         """Give an event that is recorded elsewhere to every listener."""
-        if self.on_message is not None:
-            self._give(self.on_message, event)
         watch: Watch | None = self
+        listeners = self.listeners if self.on_message is None else (self.on_message, *self.listeners)
         while watch is not None:
-            for listener in tuple(watch.listeners):  # one that is told may add or remove some
-                watch._give(listener, event)
+            for listener in tuple(listeners):  # one that is told may add or remove some
+                try:
+                    listener(event)
+                except BaseException as error:
+                    if not is_failure(error):
+                        raise
+                    watch.regret("listener", getattr(listener, "__qualname__", type(listener).__name__), error)
             watch = watch.above
-
-    def _give(self, listener: Listener, event: Event) -> None:
-        try:
-            listener(event)
-        except BaseException as error:
-            if not is_failure(error):
-                raise
-            self.regret("listener", getattr(listener, "__qualname__", type(listener).__name__), error)
+            listeners = () if watch is None else watch.listeners
 
     async def tell(self, event: Event, place: Place) -> None:
         """Give the event to every listener, then to its callback, and await that."""

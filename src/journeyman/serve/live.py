@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, Protocol
 
+import orjson
 from starlette.types import Message, Receive
 from typing_extensions import TypeVar
 
@@ -36,6 +37,7 @@ from journeyman.events import (
     TurnEnded,
     to_json,
 )
+from journeyman.events.json_form import to_json_list
 from journeyman.gate import Decision
 from journeyman.inbox.questions import UNANSWERED
 from journeyman.loop.watch import Watch
@@ -127,8 +129,17 @@ class Entry:
             event = self.event
             is_end = type(event) is Ended
             name, data = ("Result", event.document) if is_end else (type(event).__name__, to_json(event))
-            self._sent = b"id: %d\nevent: %b\ndata: %b\n\n" % (self.number, name.encode(), data)
+            self._sent = _write_event(self.number, name, data)
         return self._sent
+
+    @property
+    def is_written(self) -> bool:
+        """True once it was made bytes."""
+        return self._sent is not None
+
+
+def _write_event(number: int, name: str, data: bytes) -> bytes:
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name.encode(), data)
 
 
 def document_of(result: Result[Any], agent: Agent[Any, Any, Any]) -> bytes:
@@ -188,18 +199,28 @@ class Past(Followed[Sent]):
     def __init__(self, live: Live, ended: Ended) -> None:
         super().__init__(live.name, live.agent, first=live.first)
         self.ended: Ended | None = Ended(code=ended.code, document=ended.document)
-        # A tuple of bytes, which no collection of garbage looks through after its first. None amid a large output,
-        # where it takes longer than all the rest.
-        with collecting_later():
-            self._sent: Final = tuple([each.sent() for each in live.entries])
+        self._n_entries: Final = len(live.entries)
+        self._sent: tuple[bytes, ...] | None = None
+        # Bytes, which no collection of garbage looks through: in one piece, since mostly nobody asks for them.
+        *told, last = live.entries
+        is_apart = any([each.is_written for each in told]) or type(last.event) is not Ended
+        self._events: Final = None if is_apart else to_json_list([each.event for each in told])
+        if self._events is None:
+            with collecting_later():  # amid a large output that takes longer than all the rest
+                self._sent = tuple([each.sent() for each in live.entries])
 
     @property
     def last(self) -> int:
-        return self.first + len(self._sent) - 1
+        return self.first + self._n_entries - 1
 
     def since(self, after: int) -> Sequence[Sent]:
+        if self._sent is None and self._events is not None and self.ended is not None:
+            told: list[dict[str, object]] = orjson.loads(self._events)
+            sent = [_write_event(self.first + n, str(each["type"]), orjson.dumps(each)) for n, each in enumerate(told)]
+            self._sent = (*sent, _write_event(self.last, "Result", self.ended.document))
         start = max(after + 1 - self.first, 0)
-        return [Sent(self.first + start + n, data) for n, data in enumerate(self._sent[start : start + _MOST_AT_ONCE])]
+        found = (self._sent or ())[start : start + _MOST_AT_ONCE]
+        return [Sent(self.first + start + n, data) for n, data in enumerate(found)]
 
     async def until_over(self, receive: Receive) -> bool:
         return True
@@ -260,8 +281,8 @@ class Live(Followed[Entry]):
 
     def hear(self, event: Event) -> None:
         """Take in the next event."""
-        if type(event) not in _LOOKED_AT:
-            self._add(event)
+        if type(event) not in _LOOKED_AT and known_secrets.current() is None:
+            self._keep(event)
             return
         match event:
             case ApprovalRequested() | QuestionAsked():
