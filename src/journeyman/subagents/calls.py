@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from journeyman.agent import Agent
@@ -71,18 +71,20 @@ class SubagentArguments(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    agent: str | None = None
-    task: Task | None = None
-    tasks: list[Item] | None = None
-    chain: list[Item] | None = None
-    start_at: int | None = None
-    previous: str | None = None
-    background: bool | None = None
-    description: str | None = None
-    model: str | None = None
-    name: str | None = None
-    team_name: str | None = None
-    color: str | None = None
+    agent: str | None = Field(None, description="The sub-agent for task.")
+    task: Task | None = Field(None, description="What it shall do, with all that it needs to know.")
+    tasks: list[Item] | None = Field(None, description="Tasks to do at the same time.")
+    chain: list[Item] | None = Field(None, description="Tasks to do one after the other.")
+    start_at: int | None = Field(None, description="The first step of chain to do; 1 if absent.")
+    previous: str | None = Field(None, description="With start_at: the output of the step before.")
+    background: bool | None = Field(None, description="Do agent and task in the background.")
+    description: str | None = Field(
+        None, description="What the task is, in a few words; for background work and teams."
+    )
+    model: str | None = Field(None, description="Another model for this call, where that is allowed.")
+    name: str | None = Field(None, description="The name of the sub-agent in its team.")
+    team_name: str | None = Field(None, description="The team that it joins.")
+    color: str | None = Field(None, description="Its color, in a team.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,25 +172,23 @@ def schema_of(
 ) -> JsonObject:
     """Return the JSON Schema of the arguments. Where not all modes are offered, it has only what these need."""
     names: JsonObject = {"type": "string", "enum": [*sorted(agents)]}
-    tasks = _list_of_tasks(names, "Tasks to do at the same time.")
-    if max_tasks is not None:
-        tasks["maxItems"] = max_tasks
-    properties: JsonObject = {
-        "agent": {**names, "description": "The sub-agent for task."},
-        "task": _text_schema("What it shall do, with all that it needs to know."),
-        "tasks": tasks,
-        "chain": _list_of_tasks(names, "Tasks to do one after the other."),
-        "start_at": {"type": "integer", "minimum": 1, "description": "The first step of chain to do; 1 if absent."},
-        "previous": _text_schema("With start_at: the output of the step before."),
-        "background": {"type": "boolean", "description": "Do agent and task in the background."},
-        "description": _text_schema("What the task is, in a few words; for background work and teams."),
-        "model": _text_schema("Another model for this call, where that is allowed."),
-        "name": _text_schema("The name of the sub-agent in its team."),
-        "team_name": _text_schema("The team that it joins."),
-        "color": _text_schema("Its color, in a team."),
+    item_properties: JsonObject = {"agent": names, "task": {"type": "string"}}
+    item: JsonObject = {"type": "object", "properties": item_properties, "required": ["agent", "task"]}
+    shapes: dict[str, JsonObject] = {
+        "agent": names,
+        "tasks": {"type": "array", "items": item},
+        "chain": {"type": "array", "items": item},
+        "start_at": {"type": "integer", "minimum": 1},
+        "background": {"type": "boolean"},
     }
+    properties: dict[str, JsonObject] = {
+        name: {**shapes.get(name, {"type": "string"}), "description": field.description}
+        for name, field in SubagentArguments.model_fields.items()
+    }
+    if max_tasks is not None:
+        properties["tasks"]["maxItems"] = max_tasks
     if {*modes} == {*MODES}:
-        return {"type": "object", "properties": properties}
+        return {"type": "object", "properties": {**properties}}
     fields = {"model" if has_models else "", *" ".join([each for mode in modes for each in _FIELDS[mode]]).split()}
     offered: JsonObject = {name: each for name, each in properties.items() if name in fields}
     schema: JsonObject = {"type": "object", "properties": offered}
@@ -196,16 +196,6 @@ def schema_of(
     if len({*modes}) == 1:
         schema["required"] = [*_FIELDS[next(iter(modes))][0].split()]
     return schema
-
-
-def _text_schema(description: str) -> JsonObject:
-    return {"type": "string", "description": description}
-
-
-def _list_of_tasks(names: JsonObject, description: str) -> JsonObject:
-    properties: JsonObject = {"agent": names, "task": {"type": "string"}}
-    item: JsonObject = {"type": "object", "properties": properties, "required": ["agent", "task"]}
-    return {"type": "array", "items": item, "description": description}
 
 
 # -- what it may mean -------------------------------------------------------------------------------------------------

@@ -354,7 +354,7 @@ async def background(
         tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
         if tasks is None:
             raise SubagentMisused(NO_TASKS)
-        if own_tasks is None and "notify" not in options and current_conversation.get().inbox is None:
+        if own_tasks is None and options.get("notify") is None and current_conversation.get().inbox is None:
             raise SubagentMisused(NO_RECIPIENT)
         delegation.check_depth()
         id = tasks.start(await _work(delegation, call), description=call.description, **options)

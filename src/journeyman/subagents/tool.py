@@ -50,7 +50,7 @@ from journeyman.subagents.calls import (
 from journeyman.subagents.delegation import Delegation, background, chain, join_team, parallel, single, team
 from journeyman.subagents.results import SubagentResult
 from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner
-from journeyman.tools.background import Notify, OutputFactory, TaskOptions, in_folder
+from journeyman.tools.background import Notify, OutputFactory, TaskOptions, output_factory
 from journeyman.tools.check import function_problem, lacking, listener_problems, model_problems, signal_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.deps import NOT_DECLARED, Bound
@@ -305,20 +305,13 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
                 if self.tasks or self.notify or self.background_output:
                     # A run of its own lives on elsewhere, where none of these is.
                     delegation = replace(delegation, runs=None)
-                return await background(delegation, call, self.tasks, self._task_options(call.agent))
+                output = output_factory(self.background_output)
+                options = TaskOptions(kind="agent", agent=call.agent, notify=self.notify, output=output)
+                return await background(delegation, call, self.tasks, options)
             case TeamCall() as call:
                 if runs is not None and self.team is not None and not getattr(self.team, "is_open", True):
                     return await join_team(delegation, call, runs)
                 return await team(delegation, call, self.team)
-
-    def _task_options(self, agent: str) -> TaskOptions:
-        """Return the options with which background work of this agent is started."""
-        options, output = TaskOptions(kind="agent", agent=agent), self.background_output
-        if self.notify is not None:
-            options["notify"] = self.notify
-        if output is not None:
-            options["output"] = output if callable(output) else in_folder(output)
-        return options
 
     # -- for the loop
 

@@ -34,7 +34,7 @@ from journeyman.loop.state import run_context, sent_runs
 from journeyman.loop.watch import Watch
 from journeyman.result import CallbackError
 from journeyman.tasks.task import RunningTask, TaskHost, outlive, unknown_task
-from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, in_folder
+from journeyman.tools.background import Notify, OutputFactory, TaskContext, TaskOptions, Work, output_factory
 from journeyman.tools.check import function_problem, listener_problems
 from journeyman.tools.context import BackgroundTasks, ToolContext
 from journeyman.tools.tools import AnyTool, tool
@@ -75,7 +75,7 @@ class Tasks:
             TaskHost,
             watch=self._watch,
             notify=notify,
-            open_output=output if output is None or callable(output) else in_folder(output),
+            open_output=output_factory(output),
             grace_s=grace_s,
             active=self._active,
         )

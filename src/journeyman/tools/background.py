@@ -220,6 +220,11 @@ def _record_json(record: Mapping[str, object]) -> str:
     return json.dumps(record, ensure_ascii=False, default=str)
 
 
+def output_factory(given: str | os.PathLike[str] | OutputFactory | None) -> OutputFactory | None:
+    """Return what opens the output of each task: a factory that is given as it is, or one for the folder."""
+    return given if given is None or callable(given) else in_folder(given)
+
+
 def in_folder(folder: str | os.PathLike[str]) -> OutputFactory:
     """Return what writes the output of each task to a file of its own in `folder`: `bg-1.jsonl`, or `bg-1-2.jsonl` if
     that one is there already."""
