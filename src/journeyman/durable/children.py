@@ -87,6 +87,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     def __init__(self, life: Lease, lives: Lives, head: Head, *, program: Program, here: Here) -> None:
         self._life = life
+        self._row = life.claim.row
         self._lives = lives
         self._head = head
         self._program = program
@@ -108,7 +109,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     @property
     def is_resumed(self) -> bool:
-        return self._life.claim.row.lives > 1
+        return self._row.lives > 1
 
     # -- starting
 
@@ -116,7 +117,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         async with self._joining:  # two members of one name must not join at once
             run = self._run_of(step.key)
             if run is None:
-                row = await self._row(step.key, sent)
+                row = await self._row_to_start(step.key, sent)
                 await self._put(step, {"run": row.id}, starts=row)
                 run = row.id
                 self._runs.append(run)
@@ -139,9 +140,9 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             life.n_working -= 1
         self._here.notify()
 
-    async def _row(self, key: str, sent: SentRun) -> Row:
+    async def _row_to_start(self, key: str, sent: SentRun) -> Row:
         """Return the run that is to be sent out, if another process would find the same agent."""
-        row, above, text = self._life.claim.row, replace(sent.above, run=self._life.claim.row.id), sent.input
+        row, above, text = self._row, replace(sent.above, run=self._row.id), sent.input
         id = sent_id(row, key)
         try:
             given: Any = sent.definition
@@ -191,8 +192,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         """Return which member of a name the next one is."""
         if self._own != LEADER:
             raise TeamError(f"Only {LEADER} makes members. Send it a message instead.")
-        number, leader = 1, self._life.claim.row
-        while (row := await self._life.engine.get(member_id(leader, name, number))) is not None and row.status in OVER:
+        number = 1
+        while (row := await self._life.engine.get(member_id(self._row, name, number))) and row.status in OVER:
             number += 1
         check_name(name, is_taken=row is not None)
         return number
@@ -248,7 +249,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             if run in self._over:
                 continue
             row = await self._life.engine.get(run)
-            if row is None or row.status in OVER or row.parent != self._life.claim.row.id:
+            if row is None or row.status in OVER or row.parent != self._row.id:
                 self._over.add(run)
             elif row.n_signals != self._idle.get(run):
                 return True
@@ -258,7 +259,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def message(self, id: str, text: str, *, dedup: str) -> Delivery:
         # Numbered by the step of the sender, so that a second life of it says nothing twice.
-        is_read = await self._say(self._run(id), "mail", f"{self._life.claim.row.id}/{dedup}", {"text": text})
+        is_read = await self._say(self._run(id), "mail", f"{self._row.id}/{dedup}", {"text": text})
         return "queued" if is_read else "gone"
 
     async def stop(self, id: str, reason: str) -> bool:
@@ -267,8 +268,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def _say(self, run: str, kind: SignalKind, dedup: str, body: JsonObject, *, who: str = "") -> bool:
         """Say something to a run, once. False: it has ended."""
-        life = self._life
-        taken = await life.engine.signal(Signal(0, run, kind, dedup, body, life.now(), who or life.claim.row.agent))
+        signal = Signal(0, run, kind, dedup, body, self._life.now(), who or self._row.agent)
+        taken = await self._life.engine.signal(signal)
         self._here.notify()
         return taken != "over"
 
@@ -291,23 +292,26 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def rest(self, step: RunStep, words: str, *, n_calls: int, n_seen: int) -> None:
         """Tell the leader, once, that this member has answered, and has nothing more to do."""
-        above, row = self._head.above, self._life.claim.row
+        above = self._head.above
         # What was known when it said so is part of the key: after new mail, it may say once more that it is idle.
         step = replace(step, key=f"{step.key}/{n_seen}")
         if above is None or step.key in self._life.known:
             return
         is_said = any(each.kind == "idle" and each.at == step.at for each in self._life.known.values())
         text = "" if is_said else self._mail(above.member, LEADER, idle_notice(above.member, words), kind="idle")
-        body: JsonObject = {"text": text, "run": row.id, "seen": n_seen}
-        posts = Signal(0, above.run, "mail", f"{row.id}/{step.key}", body, self._life.now(), above.member)
         self.n_before_turn = n_calls
-        await self._put(step, {"calls": n_calls}, posts=posts)
+        body: JsonObject = {"text": text, "run": self._row.id, "seen": n_seen}
+        await self._put(step, {"calls": n_calls}, posts=self._post(step, above.run, body))
 
     @property
     def _own(self) -> str:
         """The name of this run in its team."""
         above = self._head.above
         return LEADER if above is None or not above.member else above.member
+
+    def _post(self, step: RunStep, run: str, body: JsonObject) -> Signal:
+        """Return what is posted to another run of the team in this step, once over all lives."""
+        return Signal(0, run, "mail", f"{self._row.id}/{step.key}", body, self._life.now(), self._own)
 
     def _mail(self, sender: str, to: str, text: str, *, summary: str = "", kind: MailKind = "message") -> str:
         """Return mail as a model reads it."""
@@ -316,7 +320,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
 
     async def _team(self) -> dict[str, tuple[Row, Above]]:
         """Return the last member of each name in the team of this run."""
-        above, row = self._head.above, self._life.claim.row
+        above, row = self._head.above, self._row
         leader = row.id if above is None or self._own == LEADER else above.run
         rows = await self._life.engine.rows(prefix=f"{row.id.partition('.')[0]}.", limit=_MOST_RUNS)
         found: dict[str, tuple[Row, Above]] = {}
@@ -329,7 +333,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         return found
 
     async def mail(self, call: RunStep, to: str, text: str, *, summary: str) -> Sequence[str]:
-        above, row, team = self._head.above, self._life.claim.row, await self._team()
+        above, team = self._head.above, await self._team()
         runs = {each: member.id for each, (member, _) in team.items() if member.status not in OVER}
         names = find_addressees(self._own, to, text, alive=[*runs], known=team)
         if above is not None:
@@ -342,8 +346,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             if each not in runs:
                 raise TeamError(GONE.format(each))
             body: JsonObject = {"text": self._mail(self._own, each, text, summary=summary)}
-            posts = Signal(0, runs[each], "mail", f"{row.id}/{step.key}", body, self._life.now(), self._own)
-            await self._put(step, {"to": runs[each]}, posts=posts)
+            await self._put(step, {"to": runs[each]}, posts=self._post(step, runs[each], body))
         return names
 
     async def roster(self) -> str:
@@ -376,7 +379,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         alive = [each for each, (member, _) in team.items() if member.status not in OVER]
         names = find_members_to_go([name], alive=alive, known=team)
         for each in names:
-            await self._say(team[each][0].id, "mail", f"{self._life.claim.row.id}/gone", {"ends": True}, who=LEADER)
+            await self._say(team[each][0].id, "mail", f"{self._row.id}/gone", {"ends": True}, who=LEADER)
         return names
 
     async def leave(self) -> None:

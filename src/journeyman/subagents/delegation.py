@@ -327,16 +327,10 @@ def _as_text(value: object) -> str:
 
 # -- background -------------------------------------------------------------------------------------------------------
 
-NO_TASKS: Final = (
+_NO_TASKS: Final = (
     "Background work is not available here: nobody would await it. Do the task without background. "
     "(A program gives Runtime(tasks=...) or Subagents(tasks=...).)"
 )
-NO_RECIPIENT: Final = (
-    "Background work is not available here: nobody would be told when it ends. Do the task without background. "
-    "(Outside a chat, a program gives Subagents(notify=...) or Subagents(tasks=...).)"
-)
-NO_TEAM: Final = "There is no team to join. Leave out name and team_name. (A program gives Subagents(team=...).)"
-
 _TEAM: Final = "team"
 """The name of a team that a durable run leads, where a call does not name one."""
 # It bounds one line of a list.
@@ -353,9 +347,12 @@ async def background(
     else:
         tasks = own_tasks or (None if delegation.context is None else delegation.context.tasks)
         if tasks is None:
-            raise SubagentMisused(NO_TASKS)
+            raise SubagentMisused(_NO_TASKS)
         if own_tasks is None and options.get("notify") is None and current_conversation.get().inbox is None:
-            raise SubagentMisused(NO_RECIPIENT)
+            raise SubagentMisused(
+                "Background work is not available here: nobody would be told when it ends. Do the task without "
+                "background. (Outside a chat, a program gives Subagents(notify=...) or Subagents(tasks=...).)"
+            )
         delegation.check_depth()
         id = tasks.start(await _work(delegation, call), description=call.description, **options)
     message = f"Sub-agent {call.agent!r} works in the background as task {id}. You will be told when it ends."
@@ -368,7 +365,7 @@ async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, run
     delegation.check_depth()
     member, team = (call.name, call.team_name or _TEAM) if isinstance(call, TeamCall) else ("", "")
     if run is None or context is None:
-        raise SubagentMisused(NO_TASKS)
+        raise SubagentMisused(_NO_TASKS)
     # Before anything is awaited: what the code of a tool sends is counted.
     step, names = delegation.step_to_send(context, member), [call.agent]
     above = Above(
@@ -475,7 +472,8 @@ async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns) -> T
 async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | SpawnFunction | None) -> TeamResult:
     """Let a sub-agent join a team, and return at once; raise a `SubagentMisused` if it cannot join."""
     if spawner is None:
-        raise SubagentMisused(NO_TEAM)
+        hint = "Leave out name and team_name. (A program gives Subagents(team=...).)"
+        raise SubagentMisused(f"There is no team to join. {hint}")
     delegation.check_depth()
     request = TeamSpawnRequest(
         agent=delegation.find_agent(call.agent),
