@@ -33,6 +33,7 @@ from journeyman.subagents.results import ended_task
 from journeyman.tasks.task import notice, unknown_task
 from journeyman.team.mail import idle_notice, text_of_mail
 from journeyman.team.members import EVERYBODY, LEADER, check_name, find_addressees, find_members_to_go
+from journeyman.team.spawn import DEFAULT_NAME
 from journeyman.team.team import GONE, LEADER_ONLY, write_member, write_roster
 from journeyman.types import JsonObject
 
@@ -359,7 +360,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             waiting = f"{len(unread)} unread" if unread and row.status not in OVER else ""
             lines.append(write_member(name, row.agent.rpartition("/")[2], above.description, [state, waiting]))
             dead += [f"- {each.who} to {name}" for each in unread if row.status in OVER]
-        return write_roster(next(iter(team.values()))[1].team if team else "team", "", lines, dead)
+        return write_roster(next(iter(team.values()))[1].team if team else DEFAULT_NAME, "", lines, dead)
 
     async def _unread(self, run: str) -> list[Signal]:
         """Return the mail to a run that it has not read."""

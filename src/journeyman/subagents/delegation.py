@@ -49,7 +49,7 @@ from journeyman.subagents.results import (
     single_result,
     usage_in_words,
 )
-from journeyman.team.spawn import MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
+from journeyman.team.spawn import DEFAULT_NAME, MAX_DEPTH, SpawnFunction, TeamSpawner, TeamSpawnRequest, spawn_member
 from journeyman.texts import shorten
 from journeyman.tools.background import TaskContext, TaskOptions, TaskResult, Work
 from journeyman.tools.collection import do_aside
@@ -153,21 +153,20 @@ class Delegation:
         return await carry_out(begin(agent, input, self.options(self.assignment(name, "", "single"))))
 
     def options(self, given: Assignment) -> Options:
-        """Return the options with which the run of a task begins."""
+        """Return the options with which the run of a task begins: among what surrounds the run above, except its model
+        and its budget."""
+        above = run_context.get().run
+        around = self.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
+        runtime = replace(
+            around,
+            model=self.model or (around.model if self.runtime else None),
+            # In a run, what the run above may spend holds without being given.
+            budget=around.budget if above is None else None,
+            journal=self.section(around.journal, given),
+        )
         id = None if self.context is None else self.context.tool_use_id
         origin = Origin(mode=given.mode, tool_use_id=id, number=given.number)
-        return Options(listeners=self.listeners, abort=self.abort, runtime=self._host_of(given), origin=origin)
-
-    def _host_of(self, given: Assignment) -> Runtime:
-        """Return what surrounds the run of a task: what surrounds the run above, except its model and its budget."""
-        above = run_context.get().run
-        runtime = self.runtime or (DEFAULT_RUNTIME if above is None else above.options.runtime)
-        journal = self.section(runtime.journal, given)
-        # In a run, what the run above may spend holds without being given.
-        budget = runtime.budget if above is None else None
-        return replace(
-            runtime, model=self.model or (runtime.model if self.runtime else None), budget=budget, journal=journal
-        )
+        return Options(listeners=self.listeners, abort=self.abort, runtime=runtime, origin=origin)
 
     def section(self, journal: Journal | None, given: Assignment) -> Journal | None:
         """Return the part of a journal that the run of a task has for itself; None if no call of the model stands for
@@ -331,8 +330,6 @@ _NO_TASKS: Final = (
     "Background work is not available here: nobody would await it. Do the task without background. "
     "(A program gives Runtime(tasks=...) or Subagents(tasks=...).)"
 )
-_TEAM: Final = "team"
-"""The name of a team that a durable run leads, where a call does not name one."""
 # It bounds one line of a list.
 _SHOWN_CHARS: Final = 60
 
@@ -363,7 +360,7 @@ async def _send_out(delegation: Delegation, call: BackgroundCall | TeamCall, run
     """Let a sub-agent work as a run of its own, and return the id by which a model knows it."""
     agent, run, context = delegation.find_agent(call.agent), run_context.get().run, delegation.context
     delegation.check_depth()
-    member, team = (call.name, call.team_name or _TEAM) if isinstance(call, TeamCall) else ("", "")
+    member, team = (call.name, call.team_name or DEFAULT_NAME) if isinstance(call, TeamCall) else ("", "")
     if run is None or context is None:
         raise SubagentMisused(_NO_TASKS)
     # Before anything is awaited: what the code of a tool sends is counted.
@@ -466,7 +463,7 @@ async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns) -> T
     except TeamError as error:
         raise SubagentMisused(f"{call.name!r} cannot join the team: {error}") from error
     message = f"{call.name!r} is a member now, and works by itself."
-    return TeamResult(task_id=id, agent_id=f"{call.name}@{call.team_name or _TEAM}", message=message)
+    return TeamResult(task_id=id, agent_id=f"{call.name}@{call.team_name or DEFAULT_NAME}", message=message)
 
 
 async def team(delegation: Delegation, call: TeamCall, spawner: TeamSpawner | SpawnFunction | None) -> TeamResult:

@@ -427,11 +427,7 @@ _RULES: Final = re.compile(r"[^\s,(]+(?:\([^()]*\))?")
 def read_agents(
     folder: str | os.PathLike[str], *, model: str | Model, models: Mapping[str, str | Model], tools: Sequence[AnyTool]
 ) -> list[Agent[Any, Any, Any]]:
-    """Return the agents in a folder, by the order of their paths.
-
-    Raises:
-        DefinitionError: there is none, or something is wrong with one; lists every problem.
-    """
+    """Return the agents in a folder, by the order of their paths. A `DefinitionError` lists every problem."""
     place = Path(os.path.expanduser(folder))
     agents: list[Agent[Any, Any, Any]] = []
     problems: list[Problem] = []
@@ -473,11 +469,7 @@ class _AgentFile:
     tools: Sequence[AnyTool]
 
     def read(self) -> Agent[Any, Any, Any]:
-        """Return the agent.
-
-        Raises:
-            DefinitionError: something is wrong with it; lists every problem.
-        """
+        """Return the agent. A `DefinitionError` lists every problem."""
         # Skills are read in the same way, in a room above this one.
         split: Callable[..., tuple[Mapping[object, object], str]] = load_function(
             "journeyman.skills.skills", "read_front_matter"

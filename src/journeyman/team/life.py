@@ -70,11 +70,7 @@ class MemberLoop:
             return False
 
     async def run(self, task: TaskContext) -> str:
-        """Take turns until the member is to end, and return its last words.
-
-        Raises:
-            Rejected: a turn failed, and with it the member.
-        """
+        """Take turns until the member is to end, and return its last words; raise a `Rejected` if a turn failed."""
         member, carrier = self.member, own_task()
         member.task = task
         # The chat adds the member's own name.
@@ -215,11 +211,8 @@ def in_team(
     agent: Agent[Any, Any, Any], name: str, team: str, *, tools: Sequence[AnyTool], policy: BudgetPolicy
 ) -> Agent[Any, Any, Any]:
     """Return `agent` as the member of that name: it knows of its team, and can write to the others. The policy is
-    asked before each of its model calls.
-
-    Raises:
-        DefinitionError: the agent has another tool with the name of one of the team's.
-    """
+    asked before each of its model calls. If a tool of the agent has the name of one of the team's, that is a
+    `DefinitionError`."""
     own, limits = [tool for tool in tools if not any(tool is each for each in agent.tools)], agent.limits
     return replace(
         agent,

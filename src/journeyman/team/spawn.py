@@ -13,6 +13,8 @@ from journeyman.definition.data import lazy_dataclass
 from journeyman.model import Model
 from journeyman.types import Message
 
+DEFAULT_NAME: Final = "team"
+"""The name of a team to which nobody gives one."""
 MAX_DEPTH: Final = 5
 """How many runs may be above a sub-agent, in any mode, or above a member of a team. It ends a row of agents that
 each send out another one."""

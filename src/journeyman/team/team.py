@@ -29,13 +29,12 @@ from journeyman.team.life import MemberLoop, Pulse, in_team
 from journeyman.team.mail import TeamHooks
 from journeyman.team.members import EVERYBODY, LEADER, Member, MemberInfo, TeamSnapshot, check_name, find_members_to_go
 from journeyman.team.messages import PostOffice, ShutdownResult
-from journeyman.team.spawn import MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
+from journeyman.team.spawn import DEFAULT_NAME, MAX_DEPTH, TeamSpawner, TeamSpawnRequest, TeamSpawnResult
 from journeyman.texts import shorten_line
 from journeyman.tools.context import ToolContext
 from journeyman.tools.tools import AnyTool, tool
 from journeyman.types import Message, RunPath, Usage
 
-DEFAULT_NAME: Final = "team"
 GRACE_S: Final = 30.0
 """How many seconds a member has to end its turn when it is let go."""
 FORCE_S: Final = 10.0
