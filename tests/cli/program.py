@@ -29,7 +29,7 @@ QUICK_PYTEST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "journe
 """An environment in which `journeyman test` does not load the plugins of others, which takes longer than its tests."""
 _SETTINGS = Path(__file__).parent / "settings"
 """The settings of whoever runs commands in tests: commands of agents have no box, if a test does not say."""
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 _LEFT_OUT = (
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
