@@ -13,7 +13,7 @@ import errno
 import gc
 import hmac
 import socket
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -140,9 +141,13 @@ def check_encoding(headers: Headers) -> Unwelcome | None:
     return Unwelcome(415, text, hint, {"Accept-Encoding": "identity"})  # with it, no other 415 is meant
 
 
-async def read_body(pieces: AsyncIterable[bytes], *, most: int) -> bytes | Unwelcome:
+async def read_body(receive: Receive, *, most: int) -> bytes | Unwelcome:
     """Return the body of a request, or why it is refused: it has more than `most` bytes, whatever length it was said to
-    have, or it does not come in time."""
+    have, or it does not come in time.
+
+    Raises:
+        ClientDisconnect: the client has gone before all of it was there.
+    """
     taken, n_bytes, task, is_late = list[bytes](), 0, own_task(), False
 
     def end_time() -> None:
@@ -153,11 +158,17 @@ async def read_body(pieces: AsyncIterable[bytes], *, most: int) -> bytes | Unwel
     # What `asyncio.timeout` does, at a third of its cost: every request comes here.
     timer = asyncio.get_running_loop().call_later(BODY_S, end_time)
     try:
-        async for piece in pieces:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            piece: bytes = message.get("body", b"")
             n_bytes += len(piece)
             if n_bytes > most:
                 return Unwelcome(413, f"The body has more than {most:,} bytes.", "Send less.")
             taken.append(piece)
+            if not message.get("more_body", False):
+                break
     except asyncio.CancelledError:
         if not is_late or task.uncancel():
             raise

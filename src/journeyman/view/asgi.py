@@ -404,7 +404,7 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         """Return what is to be changed; `_NotChanged` if it must not be."""
         if self._read_only:
             raise _NotChanged(refusal(403, "The store is only looked at here.", "Do it where the store is yours."))
-        body = await read_body(request.stream(), most=_MOST_BYTES)
+        body = await read_body(request.receive, most=_MOST_BYTES)
         if isinstance(body, Unwelcome):
             raise _NotChanged(refusal(*body))
         return body
