@@ -12,8 +12,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -406,20 +405,15 @@ class Scope:
             self.deadlines["attempt_deadline"] = self._clock.time() + seconds
         self._set_clock()
 
-    @asynccontextmanager
-    async def pause_deadlines(self) -> AsyncGenerator[None]:
+    def pause_deadlines(self) -> DeadlinePause:
         """Let no time pass towards the deadlines in this block, nor towards those of the runs above."""
         # Those above, too: their limits would stop this run while somebody thinks about its question.
-        scopes = self._with_scopes_above()
-        for scope in scopes:
-            scope._clock.pause()
-            scope._set_clock()
-        try:
-            yield
-        finally:
-            for scope in scopes:
-                scope._clock.resume()
-                scope._set_clock()
+        return DeadlinePause(self._with_scopes_above())
+
+    def turn_clock(self, *, is_paused: bool) -> None:
+        """Stop the clock of this scope, or let it go on."""
+        (self._clock.pause if is_paused else self._clock.resume)()
+        self._set_clock()
 
     def _set_clock(self) -> None:
         """Wait for the deadline that is the next, as long as the clock goes."""
@@ -518,6 +512,23 @@ class Scope:
                 scopes.append(above)
             above = above._above
         return scopes
+
+
+class DeadlinePause:
+    """A block in which no time passes towards the deadlines of scopes. Every run that has its answer enters one."""
+
+    __slots__ = ("_scopes",)
+
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        self._scopes = scopes
+
+    async def __aenter__(self) -> None:
+        for scope in self._scopes:
+            scope.turn_clock(is_paused=True)
+
+    async def __aexit__(self, *_: object) -> None:
+        for scope in self._scopes:
+            scope.turn_clock(is_paused=False)
 
 
 class _PausableClock:
