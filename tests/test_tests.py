@@ -109,7 +109,7 @@ def collected(modules: list[str], folder: Path = ROOT) -> list[list[str]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.share(one_in=9)
+@pytest.mark.share(one_in=13)
 @pytest.mark.parametrize("room", ROOMS)
 def test_collecting_a_room_loads_what_it_is_about_and_reads_no_source(room: str) -> None:
     names = [name for name in sources(TESTS) if re.match(rf"{room}/(.+/)?test_\w+\.py$", name)]
