@@ -81,7 +81,12 @@ class Damaged(StoreError):
 
 
 class File:
-    """An open store. Any thread may use it; one does at a time."""
+    """An open store. Any thread may use it; one does at a time.
+
+    Raises, from every method:
+        StoreError: it cannot be read or written. Of what was to be written, nothing is stored.
+        Damaged: it is not as it was written.
+    """
 
     def __init__(self, path: Path, *, busy_s: float = BUSY_S, kind: FileKind = STORE) -> None:
         """Open the file at `path`, and make it if it is not there.
@@ -90,7 +95,6 @@ class File:
 
         Raises:
             StoreError: it cannot be opened, or it is not a store that this version can read.
-            Damaged: it cannot be read.
         """
         self.path = path
         self.is_damaged = False
@@ -164,11 +168,7 @@ class File:
     @contextmanager
     def transaction(self, *, waits: bool = True) -> Generator[sqlite3.Connection]:
         """Write what the block writes: all of it, or nothing if it raises. Unless it `waits`, another process that
-        writes is at once a `StoreError` that `is_busy`.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        writes is at once a `StoreError` that `is_busy`."""
         check_same_process(self._pid, str(self.path))
         with self._reporting("written"):
             try:
@@ -197,10 +197,8 @@ class File:
         """Begin a transaction in which `attempt` writes, and which `commit` brings to the disk, with all that was
         written before it: after that it survives a power cut. Without `commit` it is taken back.
 
-        The thread that commits may be another one, so whoever begins it sees to it that nobody else uses the file.
-
-        Raises:
-            StoreError: it could not be begun, or the file went away meanwhile.
+        The thread that commits may be another one, so whoever begins it sees to it that nobody else uses the file. One
+        that goes away meanwhile is a `StoreError`.
         """
         check_same_process(self._pid, str(self.path))
         try:
@@ -242,11 +240,7 @@ class File:
         return tried
 
     def commit(self) -> None:
-        """Bring a synced transaction to the disk. It takes milliseconds.
-
-        Raises:
-            StoreError: it could not be written, and nothing of it was.
-        """
+        """Bring a synced transaction to the disk. It takes milliseconds."""
         with self._reporting("written"):
             try:
                 self._connection.execute("COMMIT")
@@ -256,11 +250,7 @@ class File:
 
     def write(self, statement: str, parameters: Sequence[object]) -> int:
         """Write what one statement writes, as a transaction does, and return how many rows that are. It costs less than
-        a transaction: SQLite makes one of a statement by itself.
-
-        Raises:
-            StoreError: it could not be written.
-        """
+        a transaction: SQLite makes one of a statement by itself."""
         check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
@@ -271,12 +261,7 @@ class File:
                 raise self._reported("written", error) from error
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[Any]:
-        """Return the rows of a query.
-
-        Raises:
-            StoreError: the file could not be read.
-            Damaged: it is not as it was written.
-        """
+        """Return the rows of a query."""
         check_same_process(self._pid, str(self.path))
         with self._lock:
             try:
@@ -300,11 +285,7 @@ class File:
         return explained
 
     def attach(self, path: Path, name: str) -> None:
-        """Have what is read here read another file, too, which is there.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Have what is read here read another file, too, which is there."""
         with self._lock:
             try:
                 self._connection.execute(f"ATTACH ? AS {name}", (str(path),))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from importlib.resources import files
@@ -46,7 +46,7 @@ from journeyman.serve.http_guard import (
 from journeyman.types import adapter_of
 from journeyman.view.documents import ForgottenDocument, RefusalDocument, RequestsDocument, SignalsDocument
 from journeyman.view.live import TEXT_SHOWN, LiveStreams, Reader
-from journeyman.view.queries import Filters, is_anothers
+from journeyman.view.queries import Filters, StoreReader, is_anothers
 from journeyman.view.steering import Given, Steering, Unwanted
 
 Form: TypeAlias = Callable[[Recordings, RecordedRun], Iterator[str]]
@@ -260,7 +260,7 @@ class _NotChanged(Exception):
         self.answer = answer
 
 
-class _Viewer:  # noqa: PLR0904 - one for each address
+class _Viewer:
     """The handlers of the viewer's addresses, and the open store that they read."""
 
     def __init__(self, path: Path | str, *, read_only: bool, forms: Mapping[str, Form]) -> None:
@@ -282,26 +282,32 @@ class _Viewer:  # noqa: PLR0904 - one for each address
 
     def routes(self) -> list[Route]:
         """Return all addresses under /api. An error is a `RefusalDocument`."""
+
+        def tell(read: Callable[[StoreReader, Request], object]) -> Callable[[Request], Awaitable[Response]]:
+            async def answer(request: Request) -> Response:
+                return _json_response(await self._reader.read(lambda source: read(source, request)))
+
+            return answer
+
         one = "/api/runs/{id}"
         return [
-            Route("/api/store", self.store),
+            Route("/api/store", tell(lambda source, _: source.store(read_only=self._read_only))),
             Route("/api/runs", self.runs),
             Route("/api/forget", self.forget, methods=["POST"]),
             Route("/api/days", self.days),
             Route("/api/live", self.live),
-            Route(one, self.run),
+            Route(one, tell(lambda source, asked: source.run(_id(asked)))),
             Route(f"{one}/events", self.events),
-            Route(f"{one}/events/{{n:int}}", self.event),
-            Route(f"{one}/requests", self.requests),
-            Route(f"{one}/requests/{{n:int}}", self.request),
+            Route(f"{one}/events/{{n:int}}", tell(lambda source, asked: source.event(_id(asked), _n(asked)))),
+            Route(
+                f"{one}/requests", tell(lambda source, asked: RequestsDocument(requests=source.requests(_id(asked))))
+            ),
+            Route(f"{one}/requests/{{n:int}}", tell(lambda source, asked: source.pieces(_id(asked), _n(asked)))),
             Route(f"{one}/requests/{{n:int}}/body", self.body),
             Route(f"{one}/export", self.export),
             Route(f"{one}/signals", self.signals, methods=["GET"]),
             Route(f"{one}/signals", self.say, methods=["POST"]),
         ]
-
-    async def store(self, request: Request) -> Response:
-        return _json_response(await self._reader.read(lambda source: source.store(read_only=self._read_only)))
 
     async def runs(self, request: Request) -> Response:
         """`?agent&status&failed&since&over_cost&q&tool&before&limit`: a page of runs, those behind `before`."""
@@ -324,9 +330,6 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         n_days = max(1, min(int(_number(request, "days") or 30), _MOST_DAYS))
         return _json_response(await self._searcher.read(lambda source: source.days(n_days)))
 
-    async def run(self, request: Request) -> Response:
-        return _json_response(await self._reader.read(lambda source: source.run(_id(request))))
-
     async def events(self, request: Request) -> Response:
         """`?after&skip&limit&most`: a page of events; of each text longer than `most` only its beginning."""
         after, limit = int(_number(request, "after") or 0), int(_number(request, "limit") or MOST)
@@ -340,23 +343,9 @@ class _Viewer:  # noqa: PLR0904 - one for each address
         )
         return _json_response(events)
 
-    async def event(self, request: Request) -> Response:
-        n = _number_in_path(request)
-        return _json_response(await self._reader.read(lambda source: source.event(_id(request), n)))
-
-    async def requests(self, request: Request) -> Response:
-        return _json_response(
-            RequestsDocument(requests=await self._reader.read(lambda source: source.requests(_id(request))))
-        )
-
-    async def request(self, request: Request) -> Response:
-        n = _number_in_path(request)
-        return _json_response(await self._reader.read(lambda source: source.pieces(_id(request), n)))
-
     async def body(self, request: Request) -> Response:
         """The bytes of a request, as they were sent."""
-        n = _number_in_path(request)
-        body = await self._reader.read(lambda source: source.body(_id(request), n))
+        body = await self._reader.read(lambda source: source.body(_id(request), _n(request)))
         return Response(body, media_type="application/octet-stream")
 
     async def export(self, request: Request) -> Response:
@@ -454,7 +443,7 @@ def _event_number(request: Request) -> int:
     return int(given)
 
 
-def _number_in_path(request: Request) -> int:
+def _n(request: Request) -> int:
     """Return the number in the address; of one that no database takes, one that nothing has."""
     return min(request.path_params["n"], _LARGEST)
 
