@@ -13,7 +13,7 @@ from journeyman.events import MessageCommitted, Target, ToolCalled
 from journeyman.record import Recorder, Recordings
 from journeyman.record.packing import Folder, Pieces
 from journeyman.record.retention import Keeping, prune_old
-from journeyman.record.rows import BEGIN, RecordingRow, RowMaker, SentRequest
+from journeyman.record.rows import BEGIN, FoldedItem, RecordingRow, RowMaker, SentRequest
 from journeyman.store.recordings import events_path
 from journeyman.store.storage import FileStorage
 from journeyman.testing.scripted import ScriptedModel, say
@@ -68,7 +68,7 @@ class Diary:
         items = [called, *[Target(path=path, target=each) for each in words], asked, *messages]
         prepared = [(item, *maker.prepare(folder, line, item, lasts)) for item in items]
         folded = folder.fold()
-        told = [(line, now, item, [folded[n] for n in numbers], spoken) for item, numbers, spoken in prepared]
+        told = [FoldedItem(line, now, each, [folded[n] for n in where], spoken) for each, where, spoken in prepared]
         self.file.write(*maker.statements(told, lasts))
         self.told += [(who, lasts.until)] * len(items)
 

@@ -43,6 +43,7 @@ from journeyman.record.packing import Folder, Pieces
 from journeyman.record.retention import Keeping, prune_old
 from journeyman.record.rows import (
     BEGIN,
+    FoldedItem,
     ModelAsked,
     ReceivedResponse,
     RecordingEnd,
@@ -549,7 +550,7 @@ class QueueWriter:
         prepared = [self._rows.prepare(folder, line, item, lasts) for line, _, item in pace(batch)]
         folded = folder.fold(pace)
         items = [
-            (*item, [folded[number] for number in numbers], spoken)
+            FoldedItem(*item, [folded[number] for number in numbers], spoken)
             for item, (numbers, spoken) in zip(batch, prepared, strict=True)
         ]
         self._patiently(*self._rows.statements(items, lasts))

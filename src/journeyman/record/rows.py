@@ -11,7 +11,7 @@ import struct
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -284,6 +284,17 @@ class RecordingRow:
         )
 
 
+class FoldedItem(NamedTuple):
+    """An item of a batch, whose texts are folded."""
+
+    line: RecordingRow
+    at: float
+    item: object
+    texts: Sequence[Folded]
+    spoken: SpokenMessage | None
+    """The message that it is, or that says what was left out of it."""
+
+
 class RowMaker:
     """Makes the rows of what a batch holds."""
 
@@ -362,15 +373,13 @@ class RowMaker:
 
     # -- the rows
 
-    def statements(
-        self, items: Iterable[tuple[RecordingRow, float, object, Sequence[Folded], SpokenMessage | None]], lasts: Lasts
-    ) -> list[Statement]:
-        """Return what writes the items of a batch, whose texts are folded. To write it again changes nothing."""
+    def statements(self, items: Iterable[FoldedItem], lasts: Lasts) -> list[Statement]:
+        """Return what writes the items of a batch. To write it again changes nothing."""
         batch, lines = _Batch(lasts), dict[int, RecordingRow]()
-        for line, at, item, texts, spoken in items:
-            lines[id(line)] = line
-            line.seen = max(line.seen, at)
-            self._add(batch, line, at, item=item, texts=texts, spoken=spoken)
+        for each in items:
+            lines[id(each.line)] = each.line
+            each.line.seen = max(each.line.seen, each.at)
+            self._add(batch, each)
         runs = [_row_of(line, batch.lasts) for line in lines.values()]
         made = (
             *((_ADD_PIECE, self._pieces.take()), (_ADD_EVENT, batch.events), (_ADD_REQUEST, batch.requests)),
@@ -378,16 +387,8 @@ class RowMaker:
         )
         return [(statement, rows) for statement, rows in made if rows]
 
-    def _add(
-        self,
-        batch: _Batch,
-        line: RecordingRow,
-        at: float,
-        *,
-        item: object,
-        texts: Sequence[Folded],
-        spoken: SpokenMessage | None,
-    ) -> None:
+    def _add(self, batch: _Batch, folded: FoldedItem) -> None:
+        line, at, item, texts, _ = folded
         match item:
             case RecordingEnd():
                 line.ended = item
@@ -397,16 +398,14 @@ class RowMaker:
                 if item.sent is not None and item.sent.now is not None:
                     batch.answers.append((*self._place(batch, line, texts[0]), line.n, item.sent.now.n))
             case ModelAsked():
-                place = (item.where[0], *item.where[1][:2], None, None)
-                self._event(batch, line, at, item=item, place=place, folded=texts[0], spoken=None)
+                self._event(batch, folded, (item.where[0], *item.where[1][:2], None, None))
             case _:
                 if isinstance(item, Input) and not line.input and self._has_content:
                     told: dict[str, object] = orjson.loads(b"".join(texts[0].segments()))
                     # Only the beginning is looked at: an input may have megabytes.
                     line.input = " ".join(str(told.get("input", ""))[:2_000].split())[:_INPUT_SHOWN]
                 _count(line, item)
-                place = tuple([getattr(item, name, None) for name in PLACE])
-                self._event(batch, line, at, item=item, place=place, folded=texts[0], spoken=spoken)
+                self._event(batch, folded, tuple([getattr(item, name, None) for name in PLACE]))
 
     def _place(self, batch: _Batch, line: RecordingRow, folded: Folded) -> tuple[str, bytes | None]:
         """Return a text as it is stored, and what of it stands elsewhere."""
@@ -422,18 +421,9 @@ class RowMaker:
             line.bytes += added
         return folded.text, packed_places([at for at, _ in folded.strings], digests)
 
-    def _event(
-        self,
-        batch: _Batch,
-        line: RecordingRow,
-        at: float,
-        *,
-        item: object,
-        place: tuple[Any, ...],
-        folded: Folded,
-        spoken: SpokenMessage | None,
-    ) -> None:
-        text, refs = self._place(batch, line, folded)
+    def _event(self, batch: _Batch, folded: FoldedItem, place: tuple[Any, ...]) -> None:
+        line, at, item, texts, spoken = folded
+        text, refs = self._place(batch, line, texts[0])
         path, *rest = place
         line.bytes += 40
         head = (line.n, n := line.number(), batch.lasts.until, at, "/".join(path or ()), type(item).__name__)
