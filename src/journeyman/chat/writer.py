@@ -76,12 +76,8 @@ class SessionWriter:
     def read(self, snapshot: Snapshot) -> None:
         """Go on from what somebody else has written."""
         with self._lock:
-            self.snapshot, self.usage, self.n_runs, self.turns = (
-                snapshot,
-                snapshot.usage,
-                snapshot.n_runs,
-                snapshot.turns,
-            )
+            self.snapshot, self.usage = snapshot, snapshot.usage
+            self.n_runs, self.turns = snapshot.n_runs, snapshot.turns
             self._n_messages, self._staged = len(snapshot.messages), []
             self._kept_view = snapshot.view
             waiting = {text.number for text in snapshot.waiting}
