@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from journeyman.durable.records import digest_question
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
@@ -18,29 +18,13 @@ _LONGEST_ARGUMENTS: Final = 8_000
 
 def asked_event(question: PendingQuestion, id: str) -> ApprovalRequested | QuestionAsked:
     """Return the event that tells of a question under an id, as a chat tells of its own."""
+    facts: Any = {name: getattr(question, name) for name in _AS_TOLD}
     if question.kind == "answer":
-        return QuestionAsked(
-            path=question.path,
-            id=id,
-            question=question.question,
-            options=question.options,
-            question_id=question.question_id,
-            tool_use_id=question.tool_use_id,
-            attempt=question.attempt,
-            iteration=question.iteration,
-        )
-    return ApprovalRequested(
-        path=question.path,
-        id=id,
-        question=question.question,
-        tool_use_id=question.tool_use_id,
-        tool_name=question.tool,
-        arguments=question.arguments or {},
-        question_id=question.question_id,
-        offers=ONCE,
-        attempt=question.attempt,
-        iteration=question.iteration,
-    )
+        return QuestionAsked(**facts, id=id, options=question.options)
+    return ApprovalRequested(**facts, id=id, tool_name=question.tool, arguments=question.arguments or {}, offers=ONCE)
+
+
+_AS_TOLD: Final = ("path", "question", "question_id", "tool_use_id", "attempt", "iteration")
 
 
 def answer_event(question: PendingQuestion, signal: Signal | None) -> ApprovalAnswered | QuestionAnswered | None:

@@ -304,16 +304,13 @@ class Hub:
         def tell_stored(key: str, size: int, duration_s: float) -> None:
             self._show(StepStored(**self._place(claim), key=key, bytes=size, duration_s=duration_s))
 
+        # An open chat is in memory anyway.
+        linger_s = self._linger_s if program.turn is None or program.may_leave else inf
         drive = self._drives[claim.row.id] = RunDriver(
             here=self,
             claim=claim,
             program=program,
-            # An open chat is in memory anyway.
-            suspend_after_s=0.0
-            if program.is_left
-            else self._linger_s
-            if program.turn is None or program.may_leave
-            else inf,
+            suspend_after_s=0.0 if program.is_left else linger_s,
             stored=None if self._watch is None else tell_stored,
         )
         try:
