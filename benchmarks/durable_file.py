@@ -25,7 +25,7 @@ from benchmarks.server import ROOT
 from benchmarks.work import MAX_ITERATIONS, PROMPT
 from journeyman import Agent, Limits, Runtime, run, tool
 from journeyman.durable import Durable, Worker
-from journeyman.durable.records import DONE, Record, Status, pack_step, record_of_step
+from journeyman.durable.records import DONE, Claim, Record, Status, pack_step, record_of_step
 from journeyman.gate import Allow, Ask, GateRequest, Verdict
 from journeyman.journal import new_id
 from journeyman.model import Request, Response
@@ -90,15 +90,15 @@ async def _fill(path: Path, n_runs: int, *, status: Status) -> None:
         for n in range(n_runs):
             id = new_id(at + n / 1_000)
             made = replace(row, id=id, status=status, created=at + n / 1_000)
-            await durable.hub.engine.add(made, _steps(id, at) if status == "waiting" else ())
+            await durable.hub.engine.add(made, _steps(Claim(made, 1), at) if status == "waiting" else ())
         await durable.stop(begun.id)
         await durable.resume(begun.id, reader(2))
 
 
-def _steps(run: str, at: float) -> Sequence[Record]:
+def _steps(claim: Claim, at: float) -> Sequence[Record]:
     model = RunStep(key=iteration_key(1, 1, "model"), kind="model", attempt=1, iteration=1)
     steps = (RunStep(key="head", kind="head"), model, call_step(1, 1, "call_0"))
-    done = partial(record_of_step, run, state=DONE, about=None, effect="pure", epoch=1, at=at, used_s=0.0)
+    done = partial(record_of_step, claim, state=DONE, effect="pure", at=at, used_s=0.0)
     return [done(step=each, body=pack_step(b'"x"', key=each.key)) for each in steps]
 
 

@@ -5,6 +5,7 @@ The tests that use it run once for each engine that there is: what holds for one
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ class Process(_Base):
         """Awaited before each call, with its name: it may take a while, or raise."""
         self.after: Callable[[str], Awaitable[None]] = at_once
         """Awaited after each call, when what it does is done: it may raise, too."""
+        self.calls = Counter[str]()
         self.opened_sessions: list[StoredSession] = []
         """The sessions that were opened in this process. With it, their locks go."""
         self.is_open = False
@@ -79,6 +81,7 @@ class Process(_Base):
         """Ask the engine, which is called `name`, while the process lives."""
         if self.is_dead:
             raise asyncio.CancelledError
+        self.calls[name] += 1
         await self.before(name)
         done = await work()
         await self.after(name)
@@ -280,7 +283,7 @@ def a_step(
     step = RunStep(key=key, **told)
     given: dict[str, Any] = {"about": b"12345678", "effect": "pure", "at": START, "used_s": 0.5, **fields}
     body = None if value is None else pack_step(value, key=key)
-    return record_of_step(run, step, state, epoch=epoch, body=body, **given)
+    return record_of_step(Claim(a_row(run), epoch), step, state, body=body, **given)
 
 
 def a_signal(run: str, kind: SignalKind = "steer", dedup: str = "1", **body: str) -> Signal:
@@ -296,14 +299,12 @@ def a_cut() -> StoreError:
 async def claimed(engine: Engine, id: str, **options: Any) -> Claim:
     """Claim a run that can be claimed."""
     given: dict[str, Any] = {"now": START, **options}
-    claim = existing(await engine.claim(id, **given))
-    return claim
+    return existing(await engine.claim(id, **given))
 
 
 async def found(engine: Engine, id: str) -> Row:
     """Return a run that is there."""
-    row = existing(await engine.get(id))
-    return row
+    return existing(await engine.get(id))
 
 
 async def heard(engine: Engine) -> bool:
@@ -316,8 +317,7 @@ async def heard(engine: Engine) -> bool:
 
 async def ready_ids(engine: Engine, *, now: float = START, queues: tuple[str, ...] = (), limit: int = 9) -> list[str]:
     """Return the runs of the agent of these tests that may be claimed."""
-    rows = await engine.ready(now=now, agents=["clerk"], queues=queues, limit=limit)
-    return [row.id for row in rows]
+    return [row.id for row in await engine.ready(now=now, agents=["clerk"], queues=queues, limit=limit)]
 
 
 async def opened(url: str) -> PostgresEngine:

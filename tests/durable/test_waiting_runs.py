@@ -21,9 +21,10 @@ from tests.play import existing, following, succeeded, texts, virtual_clock
 @virtual_clock
 async def test_a_question_that_nobody_answers_in_time_is_denied(stage: Stage) -> None:
     # K12
-    world = World()
-    result = await stage.life(asking_agent(world, approval_seconds=60, seconds=30))
+    world, process = World(), stage.process()
+    result = await stage.life(asking_agent(world, approval_seconds=60, seconds=30), process=process)
     assert isinstance(result, Success), "the wait does not count against the deadline"
+    assert process.calls["epoch"] > 20 > 5 > process.calls["get"], "it looks each second, and not at its long row"
     assert "nobody answered within 60s" in texts(result)[0]
     assert world.done == []
 

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from journeyman.durable.durable import Durable
     from journeyman.durable.handle import RunHandle
     from journeyman.durable.memory import InMemoryEngine, Memory
+    from journeyman.durable.postgres.days import schema_sql
     from journeyman.durable.postgres.engine import PostgresEngine
-    from journeyman.durable.postgres.schema import schema_sql
     from journeyman.durable.records import PendingQuestion, QueueState, RunInfo, RunStatus
     from journeyman.durable.worker import Queue, Worker
 
@@ -44,7 +44,7 @@ if not TYPE_CHECKING:
             "durable": "Durable",
             "handle": "RunHandle",
             "memory": "InMemoryEngine Memory",
-            "postgres.schema": "schema_sql",
+            "postgres.days": "schema_sql",
             "postgres.engine": "PostgresEngine",
             "records": "PendingQuestion QueueState RunInfo RunStatus",
             "worker": "Queue Worker",

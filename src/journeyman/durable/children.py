@@ -15,10 +15,12 @@ from hashlib import blake2b
 from json import dumps, loads
 from typing import Any, Final, Protocol
 
+from typing_extensions import Unpack
+
 from journeyman.agent import Agent
 from journeyman.budget import Budget
 from journeyman.durable.binding import Program
-from journeyman.durable.engine import result_of
+from journeyman.durable.engine import Also, result_of
 from journeyman.durable.journal import Lease, RunProcess
 from journeyman.durable.records import DONE, OVER, Head, Row, check_record, load_head, make_row, prints_of, taken_by
 from journeyman.errors import DefinitionError, RunBlocked, SubagentMisused, TeamError
@@ -126,9 +128,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             self._here.adopt(run, self._program.sent(load_head(row)))
         return short_id(run)
 
-    async def _put(
-        self, step: RunStep, value: JsonObject, *, starts: Row | None = None, posts: Signal | None = None
-    ) -> None:
+    async def _put(self, step: RunStep, value: JsonObject, **also: Unpack[Also]) -> None:
         """Do a step that is nothing but a record, with what is stored with it."""
         life = self._life
         await life.opened()
@@ -136,7 +136,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         life.n_working += 1
         try:
             stored = encode_step(dumps(value).encode(), StepFacts(kind=step.kind))
-            await life.put(step, DONE, effect="pure", value=stored, starts=starts, posts=posts)
+            await life.put(step, DONE, effect="pure", value=stored, **also)
         finally:
             life.n_working -= 1
         self._here.notify()

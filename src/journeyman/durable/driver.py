@@ -29,7 +29,6 @@ from journeyman.durable.records import (
     Change,
     Claim,
     Head,
-    Record,
     Status,
     dump_questions,
     load_head,
@@ -511,8 +510,7 @@ class RunDriver:
 
     async def _taken_over(self) -> Exit | None:
         """Say whether another process drives the run now. One that writes nothing learns of it only so."""
-        row = await self._read(self.here.engine.get)
-        is_ours = row is not None and row.epoch == self.claim.epoch
+        is_ours = await self._read(self.here.engine.epoch) == self.claim.epoch
         return None if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
     async def _suspended(self, run: Run, life: Lease) -> Exit | None:
@@ -597,8 +595,9 @@ class RunDriver:
                 lines += lines_of_messages(result.history)
             else:
                 lines += [queued(receipt.text, "steering") for _, receipt in unsaid]
-            said_in = head.session or self.claim.row.id
-            change = replace(change, end=self._last_step(life, body), conversation=said_in, lines=lines)
+            used_s, said_in = life.work.used_s, head.session or self.claim.row.id
+            last = record_of_step(self.claim, END_STEP, DONE, effect="pure", at=now, used_s=used_s, body=body)
+            change = replace(change, end=last, conversation=said_in, lines=lines)
         began_s = asyncio.get_running_loop().time()
         # Not if something came that was not looked at: whoever has sent it was told that the run has taken it.
         if not await self._settled(change, n_signals=self.n_seen, posts=posts):
@@ -614,21 +613,6 @@ class RunDriver:
             note()
         ending.is_stored.set_result(True)
         return None
-
-    def _last_step(self, life: Lease, body: bytes) -> Record:
-        """Return the step in which a run ends."""
-        return record_of_step(
-            self.claim.row.id,
-            END_STEP,
-            DONE,
-            deaths=self.claim.row.deaths,
-            about=None,
-            effect="pure",
-            epoch=self.claim.epoch,
-            at=self.here.now(),
-            used_s=life.used_s(),
-            body=body,
-        )
 
     async def _gone(self, run: Run | None, leaving: Exit, asked: Sequence[PendingQuestion] = ()) -> Exit:
         """Give back a run that cannot go on here. `asked`: what it had asked, if that waits no more."""
@@ -666,7 +650,7 @@ class RunDriver:
             why=why,
             wake=wake,
             asked=None if status in OVER else dump_questions(life.asked),
-            used_s=life.used_s(),
+            used_s=life.work.used_s,
             usage=run.ledger.usage + self._beyond(run),
             attempt=attempt,
             iteration=iteration,

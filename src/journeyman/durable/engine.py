@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict
 
 from typing_extensions import Unpack
 
@@ -46,28 +46,32 @@ Taken: TypeAlias = Literal["taken", "known", "over"]
 """What became of a signal. `known`: there is one with the same kind and `dedup` already; `over`: the run has ended."""
 
 
+class Also(TypedDict, total=False):
+    """The things that are written in the same transaction, and how."""
+
+    says: Change | None
+    """With the change of a run: its last step, and lines of its conversation."""
+    starts: Row | None
+    """With a step: a run, as `add` stores it, unless its id exists. It is synced."""
+    posts: Signal | None
+    """A signal, as `signal` stores it: one that is known or comes too late changes nothing. With a step, it is
+    synced."""
+    is_synced: bool
+    """True: no power cut undoes it once the method has returned."""
+
+
 class RunChanges(Protocol):
     """Changes the rows of runs: engines inherit it. They know how to change a row, and not what the changes mean."""
 
     owner: str
     """The name under which this engine claims runs. It is alive as long as the engine is open."""
 
-    async def change(
-        self,
-        id: str,
-        rule: RowRule,
-        *,
-        now: float,
-        says: Change | None = None,
-        posts: Signal | None = None,
-        is_synced: bool = False,
-    ) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
         """Change a run as the rule says, and return it as it is then. None: the rule changes nothing, or there is no
         such run.
 
-        In one transaction the row is read, with the facts that the rule reads, and written; with it the last step and
-        the lines that `says` adds, a signal, as `signal` does it, and the run's ticket. `is_synced`: no power cut
-        undoes it once this has returned.
+        In one transaction the row is read, with the facts that the rule reads, and written; with it what is `also` to
+        be written, and the run's ticket.
         """
         ...
 
@@ -163,6 +167,10 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the run with this id or name."""
         ...
 
+    async def epoch(self, id: str) -> int | None:
+        """Return the epoch of the run with this id, without the row, which may be long; None: there is no such run."""
+        ...
+
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         """Return runs, newest first."""
         ...
@@ -180,20 +188,8 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the records of a run, or those of one step, in the order in which they were written."""
         ...
 
-    async def write(
-        self,
-        claim: Claim,
-        record: Record,
-        *,
-        is_synced: bool = False,
-        starts: Row | None = None,
-        posts: Signal | None = None,
-    ) -> Written:
-        """Write a record, if the claim still holds. `is_synced`: no power cut undoes it once this has returned.
-
-        With it, in one transaction, a run is stored as `add` does, and a signal as `signal` does. A run whose id exists
-        already, and a signal that is known or comes too late, change nothing. Both are synced.
-        """
+    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
+        """Write a record, if the claim still holds, and in one transaction with it what is `also` to be written."""
         ...
 
     async def signal(self, signal: Signal) -> Taken:

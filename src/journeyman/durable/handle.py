@@ -12,6 +12,7 @@ from journeyman.durable.engine import result_of
 from journeyman.durable.records import (
     DONE,
     OVER,
+    Claim,
     Head,
     Record,
     Row,
@@ -136,8 +137,8 @@ def copied(made: Row, head: Head, records: Sequence[Record]) -> Sequence[Record]
     """Return the first records of a fork: a head that says whose journal it is, and what another run has done. That is
     taken as it is, whatever it was the answer to; and that something was only begun is not taken."""
     whose = encode_step(as_json({"agent": head.agent, "input": head.input}), StepFacts(kind="head"))
-    fields: Any = {"about": None, "effect": "pure", "epoch": 0, "at": made.created, "used_s": 0.0}
-    first = record_of_step(made.id, RunStep(key="head", kind="head"), DONE, body=pack_step(whose, key="head"), **fields)
+    step, body = RunStep(key="head", kind="head"), pack_step(whose, key="head")
+    first = record_of_step(Claim(made, 0), step, DONE, effect="pure", at=made.created, used_s=0.0, body=body)
     # What was only begun may have happened: a fork must not inherit that it is unknown.
     done = [each for each in records if each.state == DONE]
     return [first, *[seal_record(each._replace(run=made.id, epoch=0, about=None)) for each in done]]

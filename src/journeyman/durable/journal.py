@@ -17,11 +17,13 @@ from json import dumps, loads
 from sys import intern
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
+from typing_extensions import Unpack
+
 from journeyman.cancellation import current_scope, end_wait
 from journeyman.chat.questions import Questions
 from journeyman.definition.data import lazy_dataclass
 from journeyman.durable.asking import answer_event, asked_event, question_in_words, question_of_approval, read_answer
-from journeyman.durable.engine import Engine, Written
+from journeyman.durable.engine import Also, Engine
 from journeyman.durable.records import (
     BEGUN,
     DONE,
@@ -65,9 +67,9 @@ _AskHere: TypeAlias = Callable[..., Coroutine[Any, Any, Decision | str | None]]
 _log = logging.getLogger("journeyman")
 # It bounds how often a store that is away is asked.
 _AGAIN_S: Final = 1.0
-_QUESTION_SHOWN: Final = 200
 # In tries of one second each: the log says that a run waits, and is not filled by it.
 _SAID_EACH: Final = 30
+_QUESTION_SHOWN: Final = 200
 _catch_nothing: Final = partial(asyncio.sleep, 0)
 
 
@@ -242,7 +244,7 @@ class Lease:
         self.noting = asyncio.Lock()
         """Held while what the run waits for is written: an older note must not replace a newer one."""
         # The most that any step says: the row is behind when a process died.
-        self._work = WorkTime(max([claim.row.used_s, *[known.used_s for known in self.known.values()]]))
+        self.work = WorkTime(max([claim.row.used_s, *[known.used_s for known in self.known.values()]]))
 
     def _learn(self, each: Record) -> None:
         check_record(each)
@@ -309,15 +311,11 @@ class Lease:
 
     # -- how far is it?
 
-    def used_s(self) -> float:
-        """Return how long the run has worked in all its lives, in seconds, without the time in which it waited."""
-        return self._work.used_s
-
     def is_idle_for(self, seconds: float) -> bool:
         """Tell whether nothing but questions, or what may still be said, has been open for so long."""
         waits = self.rests or bool(self.questions)
         only_waits = waits and self.answered.isdisjoint(self.questions) and not self.n_working
-        return only_waits and self._work.still_s >= seconds
+        return only_waits and self.work.still_s >= seconds
 
     @contextmanager
     def resting(self) -> Generator[None]:
@@ -334,7 +332,7 @@ class Lease:
     def _move(self) -> None:
         """Note that something has happened in the run, and whether it waits now."""
         # Neither the hours until somebody answers nor those in which nothing is said are work.
-        self._work.move(waits=self.rests or bool(self.questions))
+        self.work.move(waits=self.rests or bool(self.questions))
 
     @property
     def place(self) -> tuple[int, int]:
@@ -352,34 +350,28 @@ class Lease:
         value: bytes | None,
         about: bytes | None = None,
         taken: Sequence[int] = (),
-        starts: Row | None = None,
-        posts: Signal | None = None,
+        **also: Unpack[Also],
     ) -> bytes | None:
-        """Write a record. Return the value that is stored: that of a late write of an earlier life, if there is one.
+        """Write a record, and what is `also` to be written. Return the value that is stored: that of a late write of an
+        earlier life, if there is one.
 
-        What cannot be written because of what may pass is tried again, and said; it is never an end of the run. A run
-        and a signal are stored with it.
+        What cannot be written because of what may pass is tried again, and said; it is never an end of the run.
 
         Raises:
             StepTooLarge: nothing was written.
         """
         claim, key = self.claim, step.key
         body = None if value is None else pack_step(value, key=key)
+        at, used_s = self.now(), self.work.used_s
         made = record_of_step(
-            claim.row.id,
-            step,
-            state,
-            taken=taken,
-            deaths=claim.row.deaths,
-            about=about,
-            effect=effect,
-            epoch=claim.epoch,
-            at=self.now(),
-            used_s=self.used_s(),
-            body=body,
+            claim, step, state, effect=effect, about=about, taken=taken, body=body, at=at, used_s=used_s
         )
         began_s = asyncio.get_running_loop().time()
-        written = await self._written(made, starts, posts)
+        given: Also = {"is_synced": state == BEGUN, **also}
+        try:
+            written = await patiently(lambda: self.engine.write(claim, made, **given), what=f"the step {key}")
+        except StoreError as error:
+            await self.leave(Exit(how="lost", why=str(error), error=error))
         if self._stored is not None and written == "written":
             self._stored(key, len(body or b""), asyncio.get_running_loop().time() - began_s)
         if written == "fenced":
@@ -392,21 +384,6 @@ class Lease:
             self.used_up.update(taken)
         self._move()
         return self.known[key].value
-
-    async def _written(self, made: Record, starts: Row | None, posts: Signal | None) -> Written:
-        n_tries = 0
-        while True:
-            try:
-                return await self.engine.write(
-                    self.claim, made, is_synced=made.state == BEGUN, starts=starts, posts=posts
-                )
-            except StoreError as error:
-                if not error.may_pass:
-                    await self.leave(Exit(how="lost", why=str(error), error=error))
-                if n_tries % _SAID_EACH == 0:
-                    _log.warning("The run waits until its step %s can be written: %s", made.key, error)
-                n_tries += 1
-            await asyncio.sleep(_AGAIN_S)
 
     async def ask(self, question: PendingQuestion) -> None:
         """Note a question, in the row of the run too, so that others can see it, and answer."""
@@ -509,7 +486,7 @@ class RunJournal(Journal):
 
     def begin_life(self, prefix: str = "") -> float:
         self._lives.begin(prefix, [key for key in self.life.known if key.startswith(prefix)])
-        return self.life.used_s() if not prefix else self._used_below(prefix)
+        return self.life.work.used_s if not prefix else self._used_below(prefix)
 
     def _used_below(self, prefix: str) -> float:
         """Return how long a run below has worked: in each life, from its first record to its last."""
@@ -748,19 +725,19 @@ class _Reserved:
 
 
 async def patiently(work: Callable[[], Awaitable[T]], *, what: str) -> T:
-    """Do what has to be read or written; again, as long as what keeps it from being done may pass.
+    """Do what has to be read or written; again, as long as what keeps it from being done may pass. The log says so.
 
     Raises:
         StoreError: it will not pass.
     """
-    is_said = False
+    n_tries = 0
     while True:
         try:
             return await work()
         except StoreError as error:
             if not error.may_pass:
                 raise
-            if not is_said:
+            if n_tries % _SAID_EACH == 0:
                 _log.warning("The store of the runs cannot be used. This is tried again: %s: %s", what, error)
-            is_said = True
+            n_tries += 1
         await asyncio.sleep(_AGAIN_S)

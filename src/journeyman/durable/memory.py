@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from itertools import count, takewhile
@@ -15,10 +14,10 @@ from typing_extensions import Unpack
 
 from journeyman.definition.problems import explain_arguments
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.engine import Engine, RunChanges, Taken, Written
+from journeyman.durable.engine import Also, Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
+    OPEN,
     OVER,
-    Change,
     Claim,
     ListedRun,
     ListPlace,
@@ -27,6 +26,7 @@ from journeyman.durable.records import (
     Row,
     RunFilter,
     StepState,
+    queue_state,
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, is_free, signal_row
 from journeyman.errors import SessionInUse, StoreError
@@ -161,19 +161,10 @@ class Memory:
 
 
 def _state_of_queue(queue: str, rows: Sequence[Row], *, now: float) -> QueueState:
-    counts = Counter(row.status for row in rows)
+    n_ready, *others = [sum(row.status == status for row in rows) for status in OPEN]
     is_due = [row for row in rows if row.status == "ready" and (row.wake is None or row.wake <= now)]
-    begins = [row.created if row.wake is None else row.wake for row in is_due]
-    return QueueState(
-        queue=queue,
-        ready=len(is_due),
-        oldest_s=max(0.0, now - min(begins, default=now)),
-        delayed=counts["ready"] - len(is_due),
-        running=counts["running"],
-        waiting=counts["waiting"],
-        held=counts["held"],
-        blocked=counts["blocked"],
-    )
+    oldest = min([row.created if row.wake is None else row.wake for row in is_due], default=None)
+    return queue_state((queue, oldest, len(is_due), n_ready - len(is_due), *others), now=now)
 
 
 @explain_arguments  # noqa: PLR0904 - those of the port
@@ -202,6 +193,9 @@ class InMemoryEngine(RunChanges):
 
     async def get(self, id: str) -> Row | None:
         return self.memory.find(id)
+
+    async def epoch(self, id: str) -> int | None:
+        return None if (row := self.memory.rows.get(id)) is None else row.epoch
 
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         statuses, agent, older_than = which.get("statuses"), which.get("agent"), which.get("older_than")
@@ -236,41 +230,24 @@ class InMemoryEngine(RunChanges):
     async def find_dead(self, owners: Collection[str]) -> Collection[str]:
         return {*owners}.difference(self.memory.owners)
 
-    async def change(
-        self,
-        id: str,
-        rule: RowRule,
-        *,
-        now: float,
-        says: Change | None = None,
-        posts: Signal | None = None,
-        is_synced: bool = False,
-    ) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
         row = self.memory.rows.get(id)
         after = None if row is None else rule.apply(row, self._facts(row, now=now, reads=rule.reads))
         if row is None or after is None:
             return None
-        if says is not None:
+        if (says := also.get("says")) is not None:
             if says.end is not None:
                 self.memory.records[id][says.end.key, says.end.state] = says.end
             self.memory.said.add(says.conversation, says.lines)
         self.memory.put(after)
-        if posts is not None:
+        if (posts := also.get("posts")) is not None:
             await self.signal(posts)
         return after
 
     async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
         return [each for each in self.memory.records.get(id, {}).values() if key in (None, each.key)]
 
-    async def write(
-        self,
-        claim: Claim,
-        record: Record,
-        *,
-        is_synced: bool = False,
-        starts: Row | None = None,
-        posts: Signal | None = None,
-    ) -> Written:
+    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
         row = self.memory.rows.get(claim.row.id)
         if row is None or row.epoch != claim.epoch:
             return "fenced"
@@ -278,9 +255,9 @@ class InMemoryEngine(RunChanges):
         if (record.key, record.state) in records:
             return "taken"
         records[record.key, record.state] = record
-        if starts is not None and starts.id not in self.memory.rows:
+        if (starts := also.get("starts")) is not None and starts.id not in self.memory.rows:
             await self.add(starts)
-        if posts is not None:
+        if (posts := also.get("posts")) is not None:
             await self.signal(posts)
         return "written"
 

@@ -87,23 +87,21 @@ class Record(NamedTuple):
 
 
 def record_of_step(  # noqa: PLR0913 - its fields
-    run: str,
+    claim: Claim,
     step: RunStep,
     state: StepState,
     *,
     taken: Sequence[int] = (),
-    deaths: int = 0,
-    about: bytes | None,
+    about: bytes | None = None,
     effect: str,
-    epoch: int,
     at: float,
     used_s: float,
     body: bytes | None,
 ) -> Record:
-    """Return the record of a step, with its checksum."""
-    signals = orjson.dumps(list(taken)).decode() if taken else None
-    facts = [run, step.key, state, step.kind, *step.at, step.call, signals, deaths, about, effect, epoch, at, used_s]
-    facts.append(codec.FORMAT)
+    """Return the record of a step under a claim, with its checksum."""
+    row, signals = claim.row, orjson.dumps(list(taken)).decode() if taken else None
+    facts = [row.id, step.key, state, step.kind, *step.at, step.call, signals, row.deaths, about, effect]
+    facts += [claim.epoch, at, used_s, codec.FORMAT]
     # Made at once with its checksum: each iteration has two, and a copy costs as much as the checksum.
     return Record._make((*facts, body, codec.checksum(facts, body)))
 

@@ -28,12 +28,11 @@ from typing_extensions import Unpack
 
 from journeyman.cancellation import wait_until_ended
 from journeyman.definition.data import field_names
-from journeyman.durable.engine import Engine, RunChanges, Taken, Written
+from journeyman.durable.engine import Also, Engine, RunChanges, Taken, Written
 from journeyman.durable.records import (
     LAST,
     OVER,
     QUEUES,
-    Change,
     Claim,
     ListedRun,
     ListPlace,
@@ -70,6 +69,7 @@ _WRITE: Final = (
     f"INSERT INTO jm_steps ({_STEP}) SELECT {_STEP_MARKS} FROM jm_runs WHERE id = ? AND epoch = ?"
     " ON CONFLICT DO NOTHING"
 )
+_EPOCH: Final = "SELECT epoch FROM jm_runs WHERE id = ?"
 _OF_A_RUN: Final = (("jm_steps", "run"), ("jm_signals", "run"), ("jm_conversation", "session"), ("jm_runs", "id"))
 """The tables that hold what is stored of a run, and the columns that say of which."""
 _NEXT: Final = "SELECT queue FROM jm_runs WHERE status = 'ready' AND agent = ? AND queue >= ? ORDER BY queue LIMIT 1"
@@ -143,6 +143,9 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         found = await self._rows("WHERE id = ? OR name = ? ORDER BY id = ? DESC LIMIT 1", (id, id, id))
         return found[0] if found else None
 
+    async def epoch(self, id: str) -> int | None:
+        return next((epoch for (epoch,) in await self._read(_EPOCH, (id,))), None)
+
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         where, given = ["1"], list[object]()
         if statuses := which.get("statuses"):
@@ -198,32 +201,23 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     async def find_dead(self, owners: Collection[str]) -> Collection[str]:
         return [each for each in owners if self._is_dead(each)]
 
-    async def change(
-        self,
-        id: str,
-        rule: RowRule,
-        *,
-        now: float,
-        says: Change | None = None,
-        posts: Signal | None = None,
-        is_synced: bool = False,
-    ) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
         def work(connection: Connection) -> Row | None:
             row = _find_row(connection, "id = ?", (id,))
             after = None if row is None else rule.apply(row, self._facts(connection, row, now=now, reads=rule.reads))
             if row is None or after is None:
                 return None
             _update_row(connection, row, after)
-            if says is not None:
+            if (says := also.get("says")) is not None:
                 if says.end is not None:
                     connection.execute(_ADD_END, says.end)
                 if says.lines:
                     add_lines(connection, says.conversation, says.lines)
-            if posts is not None:
+            if (posts := also.get("posts")) is not None:
                 _signal(connection, posts)
             return after
 
-        return await self._written(work, is_synced=is_synced)
+        return await self._written(work, is_synced=also.get("is_synced", False))
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
@@ -268,26 +262,17 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE {which} ORDER BY n", given)
         return [Record(*each) for each in found]
 
-    async def write(
-        self,
-        claim: Claim,
-        record: Record,
-        *,
-        is_synced: bool = False,
-        starts: Row | None = None,
-        posts: Signal | None = None,
-    ) -> Written:
-        if is_synced or starts is not None or posts is not None or self._is_log_long():
-            with_others = partial(_write_record, claim=claim, record=record, starts=starts, posts=posts)
+    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
+        if any(also.values()) or self._is_log_long():
             # With a run or a signal it always waits for the disk: another process may act on it at once.
+            with_others = partial(_write_record, claim=claim, record=record, also=also)
             return await self._written(with_others, is_synced=True)
 
         def work() -> Written:
             if self._file.write(_WRITE, (*record, claim.row.id, claim.epoch)) == 1:
                 return "written"
             # An epoch only grows: what is read after the write is as true as what was read with it.
-            found = self._file.rows("SELECT epoch FROM jm_runs WHERE id = ?", (claim.row.id,))
-            return "taken" if found and found[0][0] == claim.epoch else "fenced"
+            return "taken" if self._file.rows(_EPOCH, (claim.row.id,)) == [(claim.epoch,)] else "fenced"
 
         return await self._patiently(work)
 
@@ -471,15 +456,12 @@ def _update_row(connection: Connection, row: Row, after: Row) -> None:
         connection.execute(f"UPDATE jm_runs SET {names} WHERE id = ?", (*[new for _, new in changed], row.id))
 
 
-def _write_record(
-    connection: Connection, *, claim: Claim, record: Record, starts: Row | None, posts: Signal | None
-) -> Written:
+def _write_record(connection: Connection, *, claim: Claim, record: Record, also: Also) -> Written:
     if connection.execute(_WRITE, (*record, claim.row.id, claim.epoch)).rowcount != 1:
-        row = _find_row(connection, "id = ?", (claim.row.id,))
-        return "taken" if row is not None and row.epoch == claim.epoch else "fenced"
-    if starts is not None and _find_row(connection, "id = ?", (starts.id,)) is None:
+        return "taken" if connection.execute(_EPOCH, (claim.row.id,)).fetchone() == (claim.epoch,) else "fenced"
+    if (starts := also.get("starts")) is not None and _find_row(connection, "id = ?", (starts.id,)) is None:
         connection.execute(_ADD_RUN, _values_of(starts))
-    if posts is not None:
+    if (posts := also.get("posts")) is not None:
         _signal(connection, posts)
     return "written"
 

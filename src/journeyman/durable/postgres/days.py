@@ -12,8 +12,10 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from journeyman.durable.postgres import procrastinate
+from journeyman.durable.records import wall_clock
 from journeyman.store.client import rows_of
-from journeyman.store.database import MIGRATING
+from journeyman.store.database import MIGRATING, make_recordings, make_tables
 
 if TYPE_CHECKING:
     from journeyman.store.client import Connection
@@ -25,6 +27,8 @@ AHEAD: Final = 7
 table have to be moved later."""
 MOST_KEPT: Final = 10_000
 """A day of which more runs than this are left is not dropped, because copying them would keep all others waiting."""
+# Each day has two tables, and Postgres plans more slowly with thousands of them.
+_MOST_DAYS: Final = 400
 _TABLES: Final = ("jm_steps", "jm_signals")
 _LOCKED: Final = f"SET LOCAL lock_timeout = '1s'; SELECT pg_advisory_xact_lock({MIGRATING}::bigint);"
 """A process that waits longer for a table keeps all others waiting, too."""
@@ -68,6 +72,24 @@ def prefix_of(moment: float) -> str:
     # As the first twelve digits of a UUID of version 7, which are its milliseconds: a day is a range of ids.
     text = f"{int(moment * 1000) & (1 << 48) - 1:012x}"
     return f"{text[:8]}-{text[8:]}"
+
+
+def schema_sql(days: int = AHEAD) -> str:
+    """Return the statements that make all tables that are not there, and those of today and of so many days after it.
+
+    Those of Procrastinate are last, and fail where they are there. A dispatcher of your own makes its tables itself.
+
+    Raises:
+        ValueError: `days` is less than 0, or more than 400.
+    """
+    # Before, this was the name of the dispatcher whose tables were to be made.
+    if isinstance(days, str) or not 0 <= days <= _MOST_DAYS:
+        raise ValueError(
+            f"Tables of {days!r} days cannot be made ahead. Give a number from 0 to {_MOST_DAYS}. The tables of a"
+            " dispatcher of your own are made by its `setup`."
+        )
+    dispatcher = procrastinate.schema()
+    return f"{make_tables()}{make_recordings()}{days_ddl(wall_clock(), days)}BEGIN;\n{dispatcher}COMMIT;\n"
 
 
 def days_ddl(now: float, days: int = AHEAD) -> str:
