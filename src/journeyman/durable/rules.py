@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, Literal, TypeAlias, TypedDict
 
+from typing_extensions import Unpack
+
 from journeyman.definition.data import copy_with, lazy_dataclass
 from journeyman.durable.dispatch import may_be_handed_over
 from journeyman.durable.records import OVER, Change, Claim, Row, Status
@@ -61,20 +63,11 @@ class RowRule:
     """The facts that have to be read for it."""
 
 
-def claim_row(
-    row: Row,
-    facts: RunFacts,
-    *,
-    by: str,
-    also: Collection[Status] = (),
-    steal: bool = False,
-    at_once: int | None = None,
-    head: bytes | None = None,
-    gen: int | None = None,
-) -> Row | None:
+def claim_row(row: Row, facts: RunFacts, *, by: str, **options: Unpack[ClaimOptions]) -> Row | None:
     """Let a process drive a run, as `RunChanges.claim` says. A run that takes its processes down is blocked; one whose
     queue is full is parked, if a ticket brought it."""
-    owner_is_dead = steal or facts.owner_is_dead
+    steal, at_once, gen = options.get("steal", False), options.get("at_once"), options.get("gen")
+    also, head, owner_is_dead = options.get("also", ()), options.get("head"), steal or facts.owner_is_dead
     if gen not in (None, row.gen) or not is_free(row, now=facts.now, also=also, owner_is_dead=owner_is_dead):
         return None
     if at_once is not None and facts.n_busy >= at_once:

@@ -10,7 +10,7 @@ from contextvars import Context
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from math import inf
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from typing_extensions import Unpack
 
@@ -35,7 +35,6 @@ from journeyman.events import (
 )
 from journeyman.loop.watch import Watch
 from journeyman.result import Result
-from journeyman.types import RunPath
 
 _log = logging.getLogger("journeyman")
 _POLL_S: Final = 0.1
@@ -52,15 +51,6 @@ _GIVE_BACK_S: Final = 1.0
 """How long it may take then to give runs back that nobody else looks for, in seconds."""
 _YEAR_2020: Final = 1_577_836_800.0
 """When it began, in seconds since 1970. A clock that was never set says less."""
-
-
-class _ClaimPlace(TypedDict):
-    """The place of an event in a claim of a run, as its constructor takes it."""
-
-    path: RunPath
-    run: str
-    worker: str
-    epoch: int
 
 
 class Hub:
@@ -338,7 +328,8 @@ class Hub:
         if self._watch is not None:
             self._watch.show(event)
 
-    def _place(self, claim: Claim) -> _ClaimPlace:
+    def _place(self, claim: Claim) -> dict[str, Any]:
+        """Return the facts that each event of a claim has."""
         return {"path": (claim.row.agent,), "run": claim.row.id, "worker": self.engine.owner, "epoch": claim.epoch}
 
     def _tell_claimed(self, before: Row, claim: Claim, duration_s: float) -> None:

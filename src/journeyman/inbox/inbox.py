@@ -111,19 +111,6 @@ class Post(Protocol):
 class Inbox:
     """The texts that wait for a conversation."""
 
-    __slots__ = (
-        "_follow_ups",
-        "_in_hand",
-        "_is_open",
-        "_lock",
-        "_source",
-        "_steering",
-        "conversation",
-        "is_left",
-        "on_put",
-        "posts",
-    )
-
     def __init__(self, post: Post | None = None) -> None:
         self.posts: tuple[Post, ...] = () if post is None else (post,)
         """The posts whose mail is said, too. Assign a new tuple to change them."""
