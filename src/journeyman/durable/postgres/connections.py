@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.records import Change, Record, Row
-from journeyman.session import Snapshot
 from journeyman.store.client import Client, is_read_only, rows_of, take_lock_of, wait_in_loop
 from journeyman.store.database import HELD, Database, restored, storable_value
-from journeyman.store.log import SessionRecord, readable_records, seal_records
+from journeyman.store.log import seal_records
 from journeyman.store.postgres import LOCK_AND_COUNT
 from journeyman.store.postgres import WRITE as WRITE_SESSION
-from journeyman.store.sessions import READ as READ_SESSION
 
 if TYPE_CHECKING:
     from journeyman.store.client import Connection
@@ -233,12 +231,6 @@ async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> l
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
-
-
-async def conversation_of(connection: Connection, id: str, n_runs: int | None) -> Snapshot:
-    """Return what is stored of a conversation."""
-    found = await rows_of(connection, READ_SESSION.format("%s::text"), [id])
-    return readable_records([SessionRecord(*each) for each in found], id, n_runs)[1]
 
 
 async def add_said(connection: Connection, run: str, says: Change, *, at: float) -> None:

@@ -42,7 +42,6 @@ from journeyman.durable.postgres.connections import (
     ANSWER_S,
     Connections,
     add_said,
-    conversation_of,
     owner_of,
     record_of,
     restored,
@@ -71,8 +70,9 @@ from journeyman.inbox.signals import SIGNAL_COLUMNS, Signal, signal_of
 from journeyman.session import Snapshot
 from journeyman.store.client import in_transaction, rows_of
 from journeyman.store.database import MIGRATING, NUMBER, OUTCOME, holds
+from journeyman.store.log import SessionRecord, readable_records
 from journeyman.store.postgres import PostgresSessions
-from journeyman.store.sessions import SessionHead, StoredSession
+from journeyman.store.sessions import READ, SessionHead, StoredSession
 
 if TYPE_CHECKING:
     from journeyman.store.client import Connection
@@ -543,7 +543,8 @@ class PostgresEngine(Transactions):
         return sessions.shared_session(id, agent=agent, any_agent=any_agent, create=create)
 
     async def conversation(self, id: str, *, n_runs: int | None = None) -> Snapshot:
-        return await self.read(lambda connection: conversation_of(connection, id, n_runs))
+        found = await self._find(READ.format("%s::text"), id)
+        return readable_records([SessionRecord(*each) for each in found], id, n_runs)[1]
 
     async def sessions(
         self, prefix: str, *, older_than: ListPlace | None = None, limit: int = 100
