@@ -153,7 +153,12 @@ class RunDriver:
                 self.life.departure.happen()
                 self.life.open()
             await end_tape(self.program.runtime, self.tape, status, code)
-            self._let_go()
+            # Hold no more what refers back to this driver: in a circle, all of it would be freed only when garbage is
+            # collected, which stops every run for a while.
+            self.life = self.intake = None
+            for part in ("abort", "journal", "sent", "run"):
+                if hasattr(self, part):  # a life that could not begin has not all of them
+                    delattr(self, part)
 
     @property
     def is_watched(self) -> bool:
@@ -164,14 +169,6 @@ class RunDriver:
     def n_seen(self) -> int:
         """The number of signals that have come."""
         return 0 if self.intake is None else len(self.intake.seen)
-
-    def _let_go(self) -> None:
-        """Hold no more what refers back to this driver: in a circle, all of it would be freed only when garbage is
-        collected, which stops every run for a while."""
-        self.life = self.intake = None
-        for part in ("abort", "journal", "sent", "run"):
-            if hasattr(self, part):  # a life that could not begin has not all of them
-                delattr(self, part)
 
     async def _driven(self) -> Result[Any] | Exit:
         self.looked_s, self.inbox = asyncio.get_running_loop().time(), Inbox()
