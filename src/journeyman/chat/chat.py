@@ -35,7 +35,7 @@ from journeyman.loop.streaming import Events
 from journeyman.loop.watch import Watch, begin_tape, end_tape
 from journeyman.model import Model, opened
 from journeyman.result import Failure, Result, Success
-from journeyman.session import Session, Sessions, TurnStart
+from journeyman.session import Session, Sessions
 from journeyman.tools.check import callback_problems, listener_problems, model_problems
 from journeyman.types import Content, Message, Usage
 
@@ -416,17 +416,14 @@ class Chat(Generic[Out, In]):
                 start = end_of(self._runs.history.messages)
                 result = await self._runs.run(turn, self._runs.input, goes_on=True)
             if isinstance(result, Failure) and result.code == ErrorCode.CONTEXT_OVERFLOW:
-                await self._take_back(start)
+                # What was said since then is hidden if the model has answered nothing of it: else it would be sent with
+                # all that is said from now on, and refused each time.
+                is_answered = any(each.role == "assistant" for each in self._runs.history.messages[start.position :])
+                if not is_answered and self._runs.cut(start):
+                    await self._runs.keep_patiently()
             return result
         finally:
             self._end(turn, result)
-
-    async def _take_back(self, start: TurnStart) -> None:
-        """Hide what was said from a place on, if the model has answered nothing of it: else it would be sent with all
-        that is said from now on, and refused each time."""
-        is_answered = any(each.role == "assistant" for each in self._runs.history.messages[start.position :])
-        if not is_answered and self._runs.cut(start):
-            await self._runs.keep_patiently()
 
     def _end(self, turn: Turn[Out], result: Result[Out] | None) -> None:
         """Make the chat idle, then tell the end of the turn. Whoever is told may begin another turn, so nothing changes
