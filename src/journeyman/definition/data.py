@@ -75,23 +75,22 @@ def _teller_of(kind: type[Any]) -> Callable[[object], dict[str, Any]]:
 def copy_with(value: T, **changes: object) -> T:
     """Do what `dataclasses.replace` does, at a third of its cost, with an object that has no `__post_init__`: it is
     copied, and its constructor is not called. For what every run does."""
-    copied: T = _copier_of(type(value))(value)
-    for name, change in changes.items():
-        object.__setattr__(copied, name, change)
-    return copied
+    return _copier_of(type(value), *changes)(value, changes)
 
 
 @cache
-def _copier_of(kind: type[Any]) -> Callable[[Any], Any]:
+def _copier_of(kind: type[Any], *changed: str) -> Callable[[Any, Mapping[str, object]], Any]:
     is_frozen = kind.__setattr__ is not object.__setattr__
     scope: dict[str, Any] = {
         "__kind": kind,
         "__begun": _open_twin(kind) if is_frozen else kind,
         "__new": object.__new__,
     }
-    lines = ["copied = __new(__begun)", *[f"copied.{name} = value.{name}" for name in field_names(kind)]]
+    kept = [name for name in field_names(kind) if name not in changed]
+    lines = ["copied = __new(__begun)", *[f"copied.{name} = value.{name}" for name in kept]]
+    lines += [f"copied.{name} = changes[{name!r}]" for name in changed]
     lines += ["copied.__class__ = __kind"] if is_frozen else []
-    code = "def copy(value):\n " + "\n ".join([*lines, "return copied"])
+    code = "def copy(value, changes):\n " + "\n ".join([*lines, "return copied"])
     exec(compile(code, f"<copy of {kind.__qualname__}>", "exec"), scope)
     return scope["copy"]
 
