@@ -313,8 +313,10 @@ class Team:
             TeamError: there never was a member of one of the names, or a member would wait for its own end.
         """
         post, registry, here = self._post, self._registry, self._post.sender()
-        wanted = find_members_to_go(names, alive=registry.teammates, known=registry.last)
-        members = [each for each in map(registry.last.__getitem__, wanted) if incarnation in (None, each.incarnation)]
+        wanted = [
+            registry.last[name] for name in find_members_to_go(names, alive=registry.teammates, known=registry.last)
+        ]
+        members = [member for member in wanted if incarnation in (None, member.incarnation)]
         if here is not None and here in members:
             raise TeamError(f"{here.name!r} cannot wait for its own end. Let {LEADER!r} do it.")
         for member in members:
