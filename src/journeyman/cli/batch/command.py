@@ -7,16 +7,13 @@ those that the budget of the batch has stopped, have none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, cast
+from typing import Annotated, Any, BinaryIO, Final
 
 from cyclopts import Parameter
-from pydantic import AliasChoices, AliasPath
-from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -25,17 +22,7 @@ from journeyman.batch.batch import Batch, BatchWork, Order, leaving
 from journeyman.budget import Budget
 from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake, explain_errors
-from journeyman.cli.batch.files import (
-    BatchLine,
-    Format,
-    InputFields,
-    Results,
-    Written,
-    format_of,
-    is_whole,
-    open_inputs,
-    read_lines,
-)
+from journeyman.cli.batch.files import BatchLine, InputFields, InputOptions, Results, is_whole, open_inputs, read_lines
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
@@ -55,7 +42,7 @@ from journeyman.loop.run import run as run_agent
 from journeyman.loop.state import Options
 from journeyman.machine.descriptors import iterate_in_thread
 from journeyman.result import Failure, Result, fail_before_start
-from journeyman.types import NOTHING_USED, JsonObject, Usage
+from journeyman.types import NOTHING_USED, Usage
 
 _SHOWN_CHARACTERS: Final = 300
 _NAMED: Final = 8
@@ -66,52 +53,6 @@ _STEPS: Final = 10
 """In so many steps plain lines tell how far a batch is, where its size is known."""
 _STEP_LINES: Final = 1_000
 """Where it is not, after so many lines each."""
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputOptions:
-    """The options of the command line that say how the inputs of a batch are read."""
-
-    format: Annotated[Format | None, Parameter(help="How INPUTS are written.")] = None
-    separator: Annotated[str | None, Parameter(help="What stands between cells.")] = None
-    encoding: Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")] = None
-    input_field: Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")] = None
-    key: Annotated[str | None, Parameter(help="The field by which a line is known.")] = None
-    files: Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")] = None
-
-    def written(self, inputs: Path) -> Written:
-        """Return how a file is written; a `Mistake` if that cannot be known, or be so."""
-        return Written(format=format_of(inputs, self.format), separator=self.separator, encoding=self.encoding)
-
-    def fields(self, inputs: Path, agent: AnyAgent) -> InputFields:
-        """Return which fields of a line say what, for an agent."""
-        is_object = agent.input is not str and not agent.plan.input.is_wrapped
-        return InputFields(
-            key=self.key,
-            files=self.files,
-            folder=Path() if str(inputs) == "-" else inputs.parent,
-            input=self.input_field,
-            taken=taken_keys(agent) if is_object else None,
-            required=cast("list[str]", agent.plan.input.input_schema.get("required", [])) if is_object else (),
-        )
-
-
-def taken_keys(agent: AnyAgent) -> Mapping[str, frozenset[str]] | None:
-    """Return the keys of what an agent takes, each with what else it is called. None: it takes any key."""
-    schema = agent.plan.input.input_schema
-    if schema.get("additionalProperties"):
-        return None
-    taken = {key: {key} for key in cast("JsonObject", schema.get("properties", {}))}
-    fields = cast("dict[str, FieldInfo]", getattr(agent.input, "model_fields", {}))
-    for name, field in fields.items():
-        alias = field.validation_alias
-        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-        firsts = [each.path[0] if isinstance(each, AliasPath) else each for each in choices]
-        names = {each for each in (name, *firsts) if isinstance(each, str)}
-        for key in names & taken.keys():
-            taken[key] |= names
-    return {key: frozenset(names) for key, names in taken.items()}
 
 
 def batch(  # noqa: PLR0913 - one for each option, all by name
@@ -140,8 +81,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
 
     The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
     """
-    said = reading or InputOptions()
-    written = said.written(inputs)
+    said = (reading or InputOptions()).checked(inputs)
     Stdout(drop_others=shared.quiet)
     with AgentLoop(shared.timeout) as loop, recording_in(replace(shared, store=durable)) as tape, ExitStack() as stack:
         agent = loop.agent(target, lent, durable=durable is not None, mode=shared.mode, model=shared.model)
@@ -149,8 +89,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
         job = _Job(
             agent=agent,
             loop=loop,
-            written=written,
-            fields=said.fields(inputs, agent),
+            fields=InputFields.of(said, inputs, agent),
             budget=None if budget is cost is None else Budget(tokens=budget, cost=cost, scope="batch"),
             file=stack.enter_context(open_inputs(inputs, out)),
             results=stack.enter_context(closing(Results(out, agent.name, has_keys=said.key is not None))),
@@ -170,7 +109,6 @@ class _Job:
     loop: AgentLoop
     results: Results
     file: BinaryIO
-    written: Written
     fields: InputFields
     runtime: Runtime
     store: str | None
@@ -183,7 +121,7 @@ class _Job:
 def _perform(job: _Job, *, quiet: bool, debug: bool) -> int:
     n_open = None
     if is_whole(job.file):
-        n_open = job.results.check(read_lines(job.file, job.written, job.fields))
+        n_open = job.results.check(read_lines(job.file, job.fields))
         job.file.seek(0)
     n_before = len(job.results.done)
     abort = Abort()
@@ -275,11 +213,10 @@ class _Worker:
         async with AsyncExitStack() as stack:
             if job.store is not None:
                 with explain_errors("Give another --durable."):
-                    self._durable = await stack.enter_async_context(
-                        Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
-                    )
-            at_hand = (each for each in read_lines(job.file, job.written, job.fields) if not job.results.has(each))
-            given = iterate_in_thread(read_lines(job.file, job.written, job.fields), "journeyman-inputs")
+                    opening = Durable(job.store, suspend_after_s=_LINGER_S, on_event=note)
+                    self._durable = await stack.enter_async_context(opening)
+            at_hand = (each for each in read_lines(job.file, job.fields) if not job.results.has(each))
+            given = iterate_in_thread(read_lines(job.file, job.fields), "journeyman-inputs")
             coming = (each async for each in given if not job.results.has(each))
             work = BatchWork[BatchLine, Any](
                 at_hand if is_whole(job.file) else coming,
@@ -348,9 +285,8 @@ class _Worker:
             is_spent = isinstance(context, BudgetContext) and context.scope == "batch"
             is_stopped = isinstance(context, CancelledContext) and self._abort.aborted
             if line.number in self._troubled:
-                self._shown.note(
-                    f"line {line.number} has no result: {one_line(result.error.message, _SHOWN_CHARACTERS)}"
-                )
+                why = one_line(result.error.message, _SHOWN_CHARACTERS)
+                self._shown.note(f"line {line.number} has no result: {why}")
             if is_spent or is_stopped or line.number in self._troubled:
                 self.n_undone += 1
                 return

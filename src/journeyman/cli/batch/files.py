@@ -19,17 +19,22 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, BinaryIO, Final, Literal, TypeAlias, cast
 
+from cyclopts import Parameter
+from pydantic import AliasChoices, AliasPath
+from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
 from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
+from journeyman.cli.options import AnyAgent
 from journeyman.definition.json_numbers import holds_written_numbers, read_json, write_json
 from journeyman.definition.narrowing import is_json_object, is_list, is_list_of_texts
 from journeyman.errors import count, quoted
 from journeyman.machine.descriptors import write_all
 from journeyman.machine.files import take_lock
+from journeyman.types import JsonObject
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv"]
 FORMATS: Final[Mapping[str, Format]] = {
@@ -73,49 +78,88 @@ class BatchLine:
     """Why it cannot be read; empty if it can."""
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions:
+    """The options of the command line that say how the inputs of a batch are read."""
+
+    format: Annotated[Format | None, Parameter(help="How INPUTS are written.")] = None
+    separator: Annotated[str | None, Parameter(help="What stands between cells.")] = None
+    encoding: Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")] = None
+    input_field: Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")] = None
+    key: Annotated[str | None, Parameter(help="The field by which a line is known.")] = None
+    files: Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")] = None
+
+    def checked(self, inputs: Path) -> InputOptions:
+        """Return the options with the format: as was said, else by the end of the file's name."""
+        known = self.format or ("jsonl" if str(inputs) == "-" else FORMATS.get(inputs.suffix.lower()))
+        if known is None:
+            hint = "Say it: --format jsonl, json, csv or tsv."
+            raise Mistake(f"The name of {inputs} does not tell how it is written.", hint)
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise Mistake(f"--separator {self.separator!r} is not one character.", "Give one: --separator ';'")
+        if self.separator is not None and known not in ("csv", "tsv"):
+            raise Mistake("--separator is for tables.", "Leave it out, or add --format csv.")
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except (LookupError, ValueError, TypeError) as error:
+                hint = "Give one that Python knows: --encoding windows-1252"
+                raise Mistake(f"--encoding {self.encoding!r} is no encoding of text.", hint) from error
+        return replace(self, format=known)
+
+    @property
+    def between(self) -> str:
+        """The character between the cells of a row."""
+        return self.separator or ("\t" if self.format == "tsv" else ",")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFields:
-    """The fields of the inputs that say something of a line itself."""
+    """The fields of the inputs that say something of a line itself, and what the agent takes of the others."""
 
-    key: str | None = None
-    """What the line's result is found by; None: by its number."""
-    files: str | None = None
-    """The paths of files that are sent after the line's text, from `folder` on."""
-    folder: Path = Path()
+    options: InputOptions
+    folder: Path
+    """Where the paths of files begin."""
     taken: Mapping[str, frozenset[str]] | None = None
     """What the agent takes, where that is an object that has no further keys: each key, and what else it is called."""
     required: Sequence[str] = ()
     """The keys of `taken` without which no input fits."""
-    input: str | None = None
-    """What is given to the agent; None: the whole line."""
 
-    @property
-    def are_named(self) -> bool:
-        """Tell whether there are any."""
-        return (self.key, self.files, self.input) != (None, None, None)
+    @classmethod
+    def of(cls, options: InputOptions, inputs: Path, agent: AnyAgent) -> InputFields:
+        """Return which fields of a line say what, for an agent."""
+        folder = Path() if str(inputs) == "-" else inputs.parent
+        if agent.input is str or agent.plan.input.is_wrapped:
+            return cls(options=options, folder=folder)
+        required = cast("list[str]", agent.plan.input.input_schema.get("required", []))
+        return cls(options=options, folder=folder, taken=taken_keys(agent), required=required)
 
     def read(self, line: BatchLine) -> BatchLine:
-        """Return the line with what its fields say; `files` is no part of its text any more."""
+        """Return the line with what its fields say; the files are no part of its text any more."""
+        key_field, files_field, input_field = self.options.key, self.options.files, self.options.input_field
         given = _value_of(line.text)
         if not is_json_object(given):
             return replace(line, fault="it is no object, so it has no fields")
-        key = None if self.key is None else given.get(self.key)
-        if self.key is not None and (not isinstance(key, str | int) or isinstance(key, bool) or key == ""):
-            return replace(line, fault=f"its field {quoted(self.key)} is no text and no number, so it has no key")
+        key = None if key_field is None else given.get(key_field)
+        if key_field is not None and (not isinstance(key, str | int) or isinstance(key, bool) or key == ""):
+            return replace(line, fault=f"its field {quoted(key_field)} is no text and no number, so it has no key")
         line = replace(line, key=None if key is None else str(key))
-        if self.input is not None and self.input not in given:
-            return replace(line, fault=f"it has no field {quoted(self.input)}, which --input-field names")
-        if self.files is None:
-            return self._with_input(line, given)
-        paths = given.pop(self.files, [])
-        named = [paths] if isinstance(paths, str) else paths
-        if not is_list_of_texts(named):
-            return replace(line, fault=f"its field {quoted(self.files)} is no path and no list of paths")
-        rest = [each for name, each in given.items() if name != self.key]
-        plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
-        files = tuple([self.folder / each for each in named if each])
-        line = replace(line, text=_json_of_value(given), plain=plain, files=files)
-        return self._with_input(line, given)
+        if input_field is not None and input_field not in given:
+            return replace(line, fault=f"it has no field {quoted(input_field)}, which --input-field names")
+        if files_field is not None:
+            paths = given.pop(files_field, [])
+            named = [paths] if isinstance(paths, str) else paths
+            if not is_list_of_texts(named):
+                return replace(line, fault=f"its field {quoted(files_field)} is no path and no list of paths")
+            rest = [each for name, each in given.items() if name != key_field]
+            plain = rest[0] if len(rest) == 1 and isinstance(rest[0], str) else None
+            files = tuple([self.folder / each for each in named if each])
+            line = replace(line, text=_json_of_value(given), plain=plain, files=files)
+        if input_field is None:
+            return line
+        value = given.get(input_field)
+        return replace(line, text=_json_of_value(value), plain=value if isinstance(value, str) else None)
 
     def near(self, name: str, given: Collection[str]) -> str | None:
         """Return the key that a name that the agent does not take seems to mean, and that is not given."""
@@ -125,7 +169,7 @@ class InputFields:
 
     def unknown(self, given: Iterable[str]) -> list[str]:
         """Return which names the agent does not take, and say nothing of a line itself."""
-        known = {self.key, self.files}.union(*(self.taken or {}).values())
+        known = {self.options.key, self.options.files}.union(*(self.taken or {}).values())
         return [name for name in given if name not in known]
 
     def check_keys(self, line: BatchLine) -> BatchLine:
@@ -140,12 +184,6 @@ class InputFields:
                 return replace(line, fault=f"it has {quoted(name)}, and the agent takes {quoted(near)}")
         return replace(line, unknown=tuple(unknown))
 
-    def _with_input(self, line: BatchLine, given: Mapping[str, object]) -> BatchLine:
-        if self.input is None:
-            return line
-        value = given.get(self.input)
-        return replace(line, text=_json_of_value(value), plain=value if isinstance(value, str) else None)
-
 
 def _value_of(text: str | bytes) -> object:
     """Return the value of a JSON text, with the digits that its numbers have; a `ValueError` if it is none."""
@@ -159,46 +197,21 @@ def _json_of_value(value: object) -> str:
     return write_json(value).decode() if holds_written_numbers(value) else json.dumps(value, ensure_ascii=False)
 
 
-def format_of(inputs: Path, given: Format | None) -> Format:
-    """Return how the inputs are written: as was said, else by the end of the file's name."""
-    known = given or ("jsonl" if str(inputs) == "-" else FORMATS.get(inputs.suffix.lower()))
-    if known is None:
-        hint = "Say it: --format jsonl, json, csv or tsv."
-        raise Mistake(f"The name of {inputs} does not tell how it is written.", hint)
-    return known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """The form in which the inputs are written: format, separator, and encoding."""
-
-    format: Format
-    separator: str | None = None
-    """What stands between the cells of a row; None: a comma, or in TSV a tab."""
-    encoding: str | None = None
-    """None: UTF-8."""
-
-    def __post_init__(self) -> None:
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            raise Mistake(f"--separator {self.separator!r} is not one character.", "Give one: --separator ';'")
-        if self.separator is not None and not self.is_table:
-            raise Mistake("--separator is for tables.", "Leave it out, or add --format csv.")
-        if self.encoding is not None:
-            try:
-                "".encode(self.encoding)
-            except (LookupError, ValueError, TypeError) as error:
-                hint = "Give one that Python knows: --encoding windows-1252"
-                raise Mistake(f"--encoding {self.encoding!r} is no encoding of text.", hint) from error
-
-    @property
-    def is_table(self) -> bool:
-        """Tell whether the inputs are rows with a header."""
-        return self.format in ("csv", "tsv")
-
-    @property
-    def between(self) -> str:
-        """The character between the cells of a row."""
-        return self.separator or ("\t" if self.format == "tsv" else ",")
+def taken_keys(agent: AnyAgent) -> Mapping[str, frozenset[str]] | None:
+    """Return the keys of what an agent takes, each with what else it is called. None: it takes any key."""
+    schema = agent.plan.input.input_schema
+    if schema.get("additionalProperties"):
+        return None
+    taken = {key: {key} for key in cast("JsonObject", schema.get("properties", {}))}
+    fields = cast("dict[str, FieldInfo]", getattr(agent.input, "model_fields", {}))
+    for name, field in fields.items():
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        firsts = [each.path[0] if isinstance(each, AliasPath) else each for each in choices]
+        names = {each for each in (name, *firsts) if isinstance(each, str)}
+        for key in names & taken.keys():
+            taken[key] |= names
+    return {key: frozenset(names) for key, names in taken.items()}
 
 
 @contextmanager
@@ -225,18 +238,20 @@ def is_whole(file: BinaryIO) -> bool:
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
-def read_lines(file: BinaryIO, written: Written, fields: InputFields) -> Iterator[BatchLine]:
+def read_lines(file: BinaryIO, fields: InputFields) -> Iterator[BatchLine]:
     """Give the lines that are not blank. A table without a header that can be used, or without a column that is asked
     for, is a `Mistake`; so is what has to be a JSON array, and is none."""
-    match written.format:
+    options = fields.options
+    match options.format:
         case "csv" | "tsv":
-            lines = _read_rows(file, written, fields)
+            lines = _read_rows(file, fields)
         case "json":
-            lines = _read_array(file, written)
-        case "jsonl":
-            lines = _documents(_utf8(file, written))
-    lines = _with_fields(lines, fields) if fields.are_named else lines
-    return lines if fields.taken is None or fields.input is not None else map(fields.check_keys, lines)
+            lines = _read_array(_utf8(file, options.encoding))
+        case _:
+            lines = _documents(_utf8(file, options.encoding))
+    if (options.key, options.files, options.input_field) != (None, None, None):
+        lines = _with_fields(lines, fields)
+    return lines if fields.taken is None or options.input_field is not None else map(fields.check_keys, lines)
 
 
 def _with_fields(lines: Iterator[BatchLine], fields: InputFields) -> Iterator[BatchLine]:
@@ -263,15 +278,15 @@ def _decode_lines(file: BinaryIO, encoding: str, newline: str) -> Iterator[str]:
             text.detach()  # closing it is for whoever has opened it
 
 
-def _utf8(file: BinaryIO, written: Written) -> Iterator[bytes]:
-    if written.encoding is None:
+def _utf8(file: BinaryIO, encoding: str | None) -> Iterator[bytes]:
+    if encoding is None:
         return iter(file)
-    return (line.encode("utf-8", "surrogatepass") for line in _decode_lines(file, written.encoding, "\n"))
+    return (line.encode("utf-8", "surrogatepass") for line in _decode_lines(file, encoding, "\n"))
 
 
-def _read_array(file: BinaryIO, written: Written) -> Iterator[BatchLine]:
+def _read_array(file: Iterator[bytes]) -> Iterator[BatchLine]:
     """Give the items of a JSON array."""
-    content = b"".join(_utf8(file, written)).removeprefix(b"\xef\xbb\xbf")
+    content = b"".join(file).removeprefix(b"\xef\xbb\xbf")
     try:
         items = _value_of(content)
     except ValueError as error:
@@ -314,14 +329,14 @@ def _documents(file: Iterator[bytes]) -> Iterator[BatchLine]:
             yield BatchLine(number=number, digest=digest, plain=plain, text=text, custom_id=_custom_id(value))
 
 
-def _read_rows(file: BinaryIO, written: Written, fields: InputFields) -> Iterator[BatchLine]:
-    lines = _decode_lines(file, written.encoding or "utf-8-sig", "")
+def _read_rows(file: BinaryIO, fields: InputFields) -> Iterator[BatchLine]:
+    lines = _decode_lines(file, fields.options.encoding or "utf-8-sig", "")
     try:
-        header, rows = read_table(lines, written.between)
+        header, rows = read_table(lines, fields.options.between)
     except TableError as fault:
         hint = "Correct the first line; if the table is not in UTF-8, say --encoding, such as windows-1252 or utf-16."
         raise Mistake(f"The inputs cannot be used: {fault}.", hint) from fault
-    _check_header(header, written, fields)
+    _check_header(header, fields)
     for row in rows:
         digest = _short_digest(json.dumps([header, [*row.cells]]).encode())
         if row.error:
@@ -339,7 +354,7 @@ def _read_rows(file: BinaryIO, written: Written, fields: InputFields) -> Iterato
 def _check_columns(header: Sequence[str], fields: InputFields) -> None:
     """Refuse a table that lacks what the agent needs, or has a column whose name seems to be misspelt: no row of it
     would be read as it is meant."""
-    if fields.taken is None or fields.input is not None:
+    if fields.taken is None or fields.options.input_field is not None:
         return
     missing = [name for name in fields.required if fields.taken[name].isdisjoint(header)]
     for name in fields.unknown(header):
@@ -351,17 +366,18 @@ def _check_columns(header: Sequence[str], fields: InputFields) -> None:
         raise Mistake(text, f"There are: {', '.join(map(quoted, header))[:_SHOWN_CHARACTERS]}.")
 
 
-def _check_header(header: Sequence[str], written: Written, fields: InputFields) -> None:
+def _check_header(header: Sequence[str], fields: InputFields) -> None:
+    options = fields.options
     if any(_is_broken(name) for name in header) or "\0" in "".join(header):
         hint = "Save it in UTF-8, or say how it is written: --encoding windows-1252, or utf-16."
         raise Mistake("The header of the inputs is not in UTF-8.", hint)
-    if (meant := separator_meant(header, written.between)) is not None:
+    if (meant := separator_meant(header, options.between)) is not None:
         character, name = meant
         given = "$'\\t'" if character == "\t" else f"'{character}'"
         text = f"The inputs have one column, {quoted(header[0])}: its cells seem to be separated by {name}."
         raise Mistake(text, f"Say it: --separator {given}")
     _check_columns(header, fields)
-    for option, name in (("--key", fields.key), ("--files", fields.files), ("--input-field", fields.input)):
+    for option, name in (("--key", options.key), ("--files", options.files), ("--input-field", options.input_field)):
         if name is not None and name not in header:
             text = f"{option} names {quoted(name)}, and the inputs have no such column."
             raise Mistake(text, f"There are: {', '.join(map(quoted, header))[:_SHOWN_CHARACTERS]}.")
