@@ -26,16 +26,11 @@ from typing import Final, TypeAlias
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import (
-    CompleteEvent,
-    Completer,
-    Completion,
-    ThreadedCompleter,
-    get_common_complete_suffix,
-)
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.completion.base import get_common_complete_suffix
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Condition, Filter, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -213,22 +208,19 @@ class Terminal:
     # -- what is drawn
 
     def _application(self) -> Application[None]:
+        def status() -> ANSI:
+            return ANSI(self._draw_lines([self._view.status.line(self._size().columns - 1)]).rstrip("\n"))
+
         tail = Window(
             FormattedTextControl(lambda: self._rows),
             dont_extend_height=True,
             wrap_lines=False,
             height=lambda: Dimension(max=max(1, self._size().rows // _TAIL_SHARE)),
         )
-        has_tail = Condition(lambda: bool(self._rows))
-        status = Window(
-            FormattedTextControl(
-                lambda: ANSI(self._draw_lines([self._view.status.line(self._size().columns - 1)]).rstrip("\n"))
-            ),
-            height=1,
-            wrap_lines=False,
-        )
+        above = ConditionalContainer(tail, Condition(lambda: bool(self._rows)))
         below = self._line.below(lambda: self._size().columns)
-        rows = HSplit([ConditionalContainer(tail, has_tail), self._line.window, *below, status])
+        last = Window(FormattedTextControl(status), height=1, wrap_lines=False)
+        rows = HSplit([above, self._line.window, *below, last])
         app: Application[None] = Application(
             layout=Layout(rows, focused_element=self._line.window),
             key_bindings=self._bindings(),
@@ -276,34 +268,20 @@ class Terminal:
         bindings = KeyBindings()
         self._line.bind(bindings)
         is_empty = Condition(lambda: not self._buffer.text)
-        is_typing = ~is_searching
-
-        @bindings.add("enter", filter=is_typing)
-        def _(event: KeyPressEvent) -> None:
-            self._enter()
-
-        @bindings.add("escape", filter=is_typing)
-        def _(event: KeyPressEvent) -> None:
-            if self._buffer.complete_state is not None:
-                self._buffer.cancel_completion()
-            elif self._view.is_working and self._view.stop():
-                self._keys.interrupted()
-                self._wake()
-
-        @bindings.add("c-c", filter=is_typing)
-        @bindings.add("<sigint>", filter=is_typing)
-        def _(event: KeyPressEvent) -> None:
-            self._interrupt()
-
-        @bindings.add("c-d", filter=is_empty & is_typing)
-        def _(event: KeyPressEvent) -> None:
-            self.exit.leave(0)
-
-        @bindings.add("c-o", filter=is_typing)
-        def _(event: KeyPressEvent) -> None:
-            self._keys.entered(EnteredLine("/output"))
-
+        _bind(bindings, "enter", act=self._enter)
+        _bind(bindings, "escape", act=self._escape)
+        _bind(bindings, "<sigint>", act=self._interrupt)
+        _bind(bindings, "c-c", act=self._interrupt)
+        _bind(bindings, "c-d", act=lambda: self.exit.leave(0), when=is_empty & ~is_searching)
+        _bind(bindings, "c-o", act=lambda: self._keys.entered(EnteredLine("/output")))
         return bindings
+
+    def _escape(self) -> None:
+        if self._buffer.complete_state is not None:
+            self._buffer.cancel_completion()
+        elif self._view.is_working and self._view.stop():
+            self._keys.interrupted()
+            self._wake()
 
     def _enter(self) -> None:
         if self._line.chooses() and self._buffer.text.endswith((" ", "/")):
@@ -323,6 +301,14 @@ class Terminal:
         else:
             self.exit.interrupt()
         self._wake()
+
+
+def _bind(bindings: KeyBindings, *keys: str, act: Callable[[], None], when: Filter = ~is_searching) -> None:
+    """Let keys, pressed one after the other, do something: where nothing is looked for, or at another time."""
+
+    @bindings.add(*keys, filter=when)
+    def _(event: KeyPressEvent) -> None:
+        act()
 
 
 class _SteadyOutput(Vt100_Output):
@@ -472,37 +458,31 @@ class _InputLine:
     def bind(self, bindings: KeyBindings) -> None:
         """Add the keys of the line."""
         is_at_mark = Condition(lambda: self._mark_before_cursor() != "")
-
-        @bindings.add("escape", "enter", filter=~is_searching)
-        def _(event: KeyPressEvent) -> None:
-            self.buffer.insert_text("\n")
-
-        @bindings.add("enter", filter=is_searching)
-        def _(event: KeyPressEvent) -> None:
-            accept_search()
-            self.buffer.cursor_position = len(self.buffer.text)
-
-        @bindings.add("tab", filter=~is_searching)
-        def _(event: KeyPressEvent) -> None:
-            state = self.buffer.complete_state
-            if state is None or not state.completions:
-                self._complete()
-            elif len(state.completions) == 1:
-                self.buffer.apply_completion(state.completions[0])
-            else:
-                self.buffer.complete_next()
+        _bind(bindings, "escape", "enter", act=lambda: self.buffer.insert_text("\n"))
+        _bind(bindings, "enter", act=self._accept_found, when=is_searching)
+        _bind(bindings, "tab", act=self._complete)
+        _bind(bindings, "backspace", act=self._delete_mark, when=is_at_mark & ~is_searching)
 
         @bindings.add("<bracketed-paste>")
         def _(event: KeyPressEvent) -> None:
             self._paste(event.data.replace("\r\n", "\n").replace("\r", "\n"), event.current_buffer)
 
-        @bindings.add("backspace", filter=is_at_mark & ~is_searching)
-        def _(event: KeyPressEvent) -> None:
-            self.buffer.delete_before_cursor(len(self._mark_before_cursor()))
+    def _accept_found(self) -> None:
+        accept_search()
+        self.buffer.cursor_position = len(self.buffer.text)
+
+    def _delete_mark(self) -> None:
+        self.buffer.delete_before_cursor(len(self._mark_before_cursor()))
 
     def _complete(self) -> None:
         """Complete as far as there is no choice, at once: the next key may be Enter. Then offer what is left."""
-        document = self.buffer.document
+        state, document = self.buffer.complete_state, self.buffer.document
+        if state is not None and len(state.completions) > 1:
+            self.buffer.complete_next()
+            return
+        if state is not None and state.completions:
+            self.buffer.apply_completion(state.completions[0])
+            return
         found = list(self._suggested.get_completions(document, CompleteEvent(completion_requested=True)))
         if len(found) == 1:
             self.buffer.apply_completion(found[0])
