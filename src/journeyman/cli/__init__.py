@@ -18,7 +18,7 @@ from journeyman.machine.version import package_version
 
 
 class CommandText(NamedTuple):
-    """The description of a command in its help: its arguments, a sentence that says what it does, and an example."""
+    """The description of a command in its help: its arguments, what it does, and an example of what follows it."""
 
     arguments: str
     does: str
@@ -27,67 +27,55 @@ class CommandText(NamedTuple):
 
 COMMANDS: Final = {
     "run": CommandText(
-        "FILE:AGENT [INPUT]", "Run an agent, and print what it hands in.", 'run agents.py:analyst "What sold best?"'
+        "FILE:AGENT [INPUT]", "Run an agent, and print what it hands in.", 'agents.py:analyst "What sold best?"'
     ),
     "batch": CommandText(
         "FILE:AGENT INPUTS --out FILE",
         "Run an agent on every line of a file.",
-        "batch agents.py:analyst questions.jsonl --out answers.jsonl",
+        "agents.py:analyst questions.jsonl --out answers.jsonl",
     ),
-    "chat": CommandText("[FILE:AGENT]", "Talk with an agent, also while it works.", "chat agents.py:analyst"),
-    "check": CommandText(
-        "FILE:AGENT", "Show an agent's definition without calling a model.", "check agents.py:analyst"
-    ),
-    "runs": CommandText("", "List durable runs, and recordings.", "runs --status failed --since 7d"),
-    "show": CommandText("RUN", "Show a durable run, or a recording.", "show last"),
-    "view": CommandText("[STORE]", "Look at runs in a browser, and steer them.", "view"),
+    "chat": CommandText("[FILE:AGENT]", "Talk with an agent, also while it works.", "agents.py:analyst"),
+    "check": CommandText("FILE:AGENT", "Show an agent's definition without calling a model.", "agents.py:analyst"),
+    "runs": CommandText("", "List durable runs, and recordings.", "--status failed --since 7d"),
+    "show": CommandText("RUN", "Show a durable run, or a recording.", "last"),
+    "view": CommandText("[STORE]", "Look at runs in a browser, and steer them.", ""),
     "tell": CommandText(
-        "RUN VERB [WORD ...]", "Speak to a run: approve, answer, steer, hold, stop.", 'tell trip-7 steer "Be brief."'
+        "RUN VERB [WORD ...]", "Speak to a run: approve, answer, steer, hold, stop.", 'trip-7 steer "Be brief."'
     ),
-    "resume": CommandText("RUN", "Go on with a durable run.", "resume trip-7"),
-    "fork": CommandText(
-        "RUN --at ATTEMPT/ITERATION", "Begin a run with what another one had done.", "fork trip-7 --at 1/3"
-    ),
-    "export": CommandText(
-        "RUN", "Write a recording as a file, or a cassette.", "export last --as html --out trip.html"
-    ),
-    "prune": CommandText(
-        "[RUN ...]", "Forget runs that have ended, and recordings.", "prune --older-than 30d --dry-run"
-    ),
+    "resume": CommandText("RUN", "Go on with a durable run.", "trip-7"),
+    "fork": CommandText("RUN --at ATTEMPT/ITERATION", "Begin a run with what another one had done.", "trip-7 --at 1/3"),
+    "export": CommandText("RUN", "Write a recording as a file, or a cassette.", "last --as html --out trip.html"),
+    "prune": CommandText("[RUN ...]", "Forget runs that have ended, and recordings.", "--older-than 30d --dry-run"),
     "cassette": CommandText(
-        "COMMAND", "Record, replay or test the conversation of a run.", "cassette replay trip.jsonl agents.py:planner"
+        "COMMAND", "Record, replay or test the conversation of a run.", "replay trip.jsonl agents.py:planner"
     ),
     "cassette record": CommandText(
         "FILE:AGENT [INPUT] --out FILE",
         "Run an agent, and record its conversation.",
-        'cassette record agents.py:planner "Oslo" --out trip.jsonl',
+        'agents.py:planner "Oslo" --out trip.jsonl',
     ),
     "cassette replay": CommandText(
-        "CASSETTE [FILE:AGENT] [INPUT]",
-        "Play a recorded conversation, offline.",
-        "cassette replay trip.jsonl agents.py:planner",
+        "CASSETTE [FILE:AGENT] [INPUT]", "Play a recorded conversation, offline.", "trip.jsonl agents.py:planner"
     ),
-    "cassette test": CommandText(
-        "RUN [FILE:AGENT]", "Make a test of a recorded run.", "cassette test last --out tests/test_trip.py"
-    ),
-    "worker": CommandText("FILE:AGENT ...", "Do durable runs that were started.", "worker agents.py:analyst"),
+    "cassette test": CommandText("RUN [FILE:AGENT]", "Make a test of a recorded run.", "last --out tests/test_trip.py"),
+    "worker": CommandText("FILE:AGENT ...", "Do durable runs that were started.", "agents.py:analyst"),
     "serve": CommandText(
-        "FILE:AGENT ...", "Serve agents behind HTTP, for programs and pages.", "serve agents.py:analyst --port 8080"
+        "FILE:AGENT ...", "Serve agents behind HTTP, for programs and pages.", "agents.py:analyst --port 8080"
     ),
-    "mcp": CommandText("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP.", "mcp agents.py:analyst"),
+    "mcp": CommandText("FILE:AGENT ...", "Serve agents as MCP tools, over stdio or HTTP.", "agents.py:analyst"),
     "mcp pin": CommandText(
         "CONFIG|URL|COMMAND ...",
         "Pin the tools of MCP servers, and print what is new.",
-        "mcp pin --name git uvx mcp-server-git",
+        "--name git uvx mcp-server-git",
     ),
     "mcp login": CommandText(
-        "CONFIG|URL", "Sign in at MCP servers, for agents that use them.", "mcp login https://docs.example.org/mcp"
+        "CONFIG|URL", "Sign in at MCP servers, for agents that use them.", "https://docs.example.org/mcp"
     ),
     "sandbox": CommandText(
-        "[-- COMMAND ...]", "Show what a sandbox holds here, or run a command in one.", "sandbox -- make test"
+        "[-- COMMAND ...]", "Show what a sandbox holds here, or run a command in one.", "-- make test"
     ),
-    "demo": CommandText("[QUESTION]", "Watch an analyst at work, with or without a key.", "demo"),
-    "completion": CommandText("SHELL", "Print what completes commands in a shell.", "completion bash"),
+    "demo": CommandText("[QUESTION]", "Watch an analyst at work, with or without a key.", ""),
+    "completion": CommandText("SHELL", "Print what completes commands in a shell.", "bash"),
 }
 """The commands, in the order of the help; those of a group have its name before their own."""
 
@@ -137,7 +125,7 @@ SHARED: Final = {
 _ROWS: Final = "\n".join(f"  {name:<19} {each.does}" for name, each in COMMANDS.items() if " " not in name)
 _SHARED_ROWS: Final = "\n".join(f"  {f'{name} {each.value}'.strip():<19} {each.does}" for name, each in SHARED.items())
 HELP: Final = f"""\
-Example: journeyman {COMMANDS["run"].example}
+Example: journeyman run {COMMANDS["run"].example}
 Usage: journeyman COMMAND; journeyman COMMAND --help shows its options.
 
 {_ROWS}
@@ -205,10 +193,8 @@ def _read_env_files(words: list[str]) -> tuple[list[str], str]:
         rest = words[1:] if equals else words[2:]
         file = file if equals else "".join(words[1:2])
         if not file:
-            return (
-                [],
-                "error: --env-file names no file. Give one before the command: journeyman --env-file .env run …\n",
-            )
+            hint = "Give one before the command: journeyman --env-file .env run …"
+            return [], f"error: --env-file names no file. {hint}\n"
         files.append(file)
         words = rest
     if named := os.environ.get("JOURNEYMAN_ENV_FILE", "").strip():

@@ -32,8 +32,6 @@ _EXTRAS = {
 """What to install for a package that only some commands need."""
 _NEEDED = {"serve": ("starlette", "uvicorn", "ag_ui"), "view": ("starlette", "uvicorn")}
 """The packages without which the options of a command cannot be told."""
-
-
 _ENDS: Final = (
     "Exit code: 0 success, 1 failure, 2 usage, 130 after Ctrl-C, 143 after SIGTERM; of a durable run also"
     " 3: it waits for a person, 4: it is blocked."
@@ -56,7 +54,7 @@ def describe(name: str) -> CommandHelp:
     usage = f"Usage: journeyman {name} [OPTIONS] {arguments}".rstrip()
     taken = ", ".join(options_taken(name))
     also = f"Also {taken}: see journeyman --help.\n\n" if taken else ""
-    prologue = f"Example: journeyman {example}"
+    prologue = f"Example: journeyman {name} {example}".rstrip()
     return {"help_prologue": prologue, "usage": usage, "help": does, "help_epilogue": f"{also}{_ENDS}"}
 
 

@@ -441,8 +441,7 @@ class _OpenAgent:
     def __init__(self, target: str, found: object, lent: LentOptions, *, timeout_s: float) -> None:
         self._target: Final = target
         self._found: Final = found
-        self._mcp: Final = lent.mcp
-        self._pins: Final = lent.pins
+        self._mcp, self._pins = lent.mcp, lent.pins
         self._timeout_s: Final = timeout_s
         self.limit_s: Final = timeout_s if lent.mcp is None else 2 * timeout_s + _GRACE_S  # servers have their own time
         self._left: Final = asyncio.Event()
@@ -530,12 +529,9 @@ class _OpenAgent:
                 text = f"{place} calls sys.exit({'' if code is None else repr(code)})"
                 return Mistake(f"{one_line(text)}.", f"{self._target} has to give an agent, or raise what is wrong.")
             case _:
-                said = one_line(name_and_words(error)).rstrip(".")
-                if self._left.is_set():
-                    return Refused(
-                        f"{place} raises {said}.", f"It happens when {self._target} is closed. Fix it there."
-                    )
-                return Mistake(f"{place} raises {said}.", f"It happens when {self._target} is opened. Fix it there.")
+                text = f"{place} raises {one_line(name_and_words(error)).rstrip('.')}."
+                kind, when = (Refused, "closed") if self._left.is_set() else (Mistake, "opened")
+                return kind(text, f"It happens when {self._target} is {when}. Fix it there.")
 
 
 def _place_of_definition(found: object) -> str:
@@ -655,9 +651,8 @@ def missing_module(name: str, error: ModuleNotFoundError, *, target: Path | str)
     if top in sys.stdlib_module_names:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return Mistake(f"{text}, which Python {version} does not have.", "Use what has taken its place.")
-    return Mistake(
-        f"{text}, which is not installed.", f"Install it where journeyman is: {sys.executable} -m pip install {top}"
-    )
+    hint = f"Install it where journeyman is: {sys.executable} -m pip install {top}"
+    return Mistake(f"{text}, which is not installed.", hint)
 
 
 def _frames(error: BaseException) -> list[tuple[str, int]]:
@@ -687,18 +682,16 @@ def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mi
 
 def _find_own(name: str, starts: Sequence[Path]) -> Path | None:
     """Return the file or folder of that name beside or above where it is looked for, or in the same project."""
-    above = dict.fromkeys(folder for start in starts for folder in (start, *start.parents))
-    for folder in above:
+    above = {start: (start, *start.parents) for start in starts}
+    for folder in dict.fromkeys(folder for folders in above.values() for folder in folders):
         for path in (folder / name, folder / f"{name}.py"):
             if os.path.exists(path):
                 return path
     tops: dict[Path, None] = {}
-    for start in starts:
+    for start, folders in above.items():
         if not is_installed(f"{start}{os.sep}"):
-            project = (
-                each for each in (start, *start.parents) if any((each / mark).exists() for mark in _MARKS_OF_A_PROJECT)
-            )
-            tops[next(project, start)] = None
+            projects = (each for each in folders if any((each / mark).exists() for mark in _MARKS_OF_A_PROJECT))
+            tops[next(projects, start)] = None
     below = (path for top in tops for path in islice(_paths_below(top), _MOST_FOLDERS))
     return next((path for paths in below for path in paths if _module_name(path) == _module_name(Path(name))), None)
 
@@ -707,11 +700,8 @@ def _paths_below(top: Path) -> Iterator[list[Path]]:
     """Return what each folder below `top` holds, without the packages of others."""
     for place, folders, files in os.walk(top):
         folder = Path(place)
-        folders[:] = [
-            each
-            for each in sorted(folders)
-            if not (each.startswith(".") or each in _NOBODYS or (folder / each / "pyvenv.cfg").exists())
-        ]
+        own = [each for each in sorted(folders) if not (each.startswith(".") or each in _NOBODYS)]
+        folders[:] = [each for each in own if not (folder / each / "pyvenv.cfg").exists()]
         yield [folder / each for each in (*folders, *sorted(files))]
 
 

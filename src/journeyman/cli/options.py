@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import Parameter as SignatureParameter
 from inspect import signature
 from pathlib import Path
@@ -93,11 +94,9 @@ def with_shared(command: str, work: Callable[..., int]) -> Callable[..., None]:
         """Do nothing."""
 
     hints, own = get_type_hints(SharedOptions, include_extras=True), signature(work, eval_str=True)
+    taken = partial(SignatureParameter, kind=SignatureParameter.KEYWORD_ONLY, default=None)
     names = [name.removeprefix("--") for name in options_taken(command)]
-    shared = [
-        SignatureParameter(name, SignatureParameter.KEYWORD_ONLY, default=None, annotation=hints[name])
-        for name in names
-    ]
+    shared = [taken(name, annotation=hints[name]) for name in names]
     kept = [each for name, each in own.parameters.items() if name != "shared"]
     stand_in.__dict__["__signature__"] = own.replace(parameters=[*kept, *shared])
     return stand_in
@@ -122,37 +121,31 @@ def split_shared(words: Sequence[str], names: Collection[str], *, leading: bool 
     return taken, rest
 
 
-RunName: TypeAlias = Annotated[str, Parameter(name="RUN", help="Its id, its name, its beginning, or last.")]
-AgentName: TypeAlias = Annotated[
-    str, Parameter(name="FILE:AGENT", help="A Python file or module, a colon, and the agent in it.")
-]
-AgentNames: TypeAlias = Annotated[
+RunName = Annotated[str, Parameter(name="RUN", help="Its id, its name, its beginning, or last.")]
+AgentName = Annotated[str, Parameter(name="FILE:AGENT", help="A Python file or module, a colon, and the agent in it.")]
+AgentNames = Annotated[
     str, Parameter(name="FILE:AGENT", help="The agents: each a Python file or module, and the agent in it.")
 ]
 AnyAgent: TypeAlias = Agent[Any, Any, Any]
 """An agent of somebody's file: its types are known only there."""
-InputText: TypeAlias = Annotated[
+InputText = Annotated[
     str | None, Parameter(name="INPUT", help="A text, or JSON for other types; else what is piped in.")
 ]
-TreeFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="At the end, print all runs, iterations and calls.")]
-ForceFlag: TypeAlias = Annotated[bool, Parameter(negative=(), help="Replace what is there.")]
-RulesFile: TypeAlias = Annotated[
-    Path | None, Parameter(help="Take the rules (allow, ask, deny) of this settings.json.")
-]
-SkillFolders: TypeAlias = Annotated[
+TreeFlag = Annotated[bool, Parameter(negative=(), help="At the end, print all runs, iterations and calls.")]
+ForceFlag = Annotated[bool, Parameter(negative=(), help="Replace what is there.")]
+RulesFile = Annotated[Path | None, Parameter(help="Take the rules (allow, ask, deny) of this settings.json.")]
+SkillFolders = Annotated[
     list[Path] | None, Parameter(negative=(), help="Give it the skills in this folder; repeatable.")
 ]
-Port: TypeAlias = Annotated[int | None, Parameter(help="The port to listen on; 0 takes a free one.")]
-HostNames: TypeAlias = Annotated[
-    list[str] | None, Parameter(negative=(), help="A further name that clients use; repeatable.")
-]
-Seconds: TypeAlias = Annotated[
+Port = Annotated[int | None, Parameter(help="The port to listen on; 0 takes a free one.")]
+HostNames = Annotated[list[str] | None, Parameter(negative=(), help="A further name that clients use; repeatable.")]
+Seconds = Annotated[
     float, Parameter(help="Seconds in which it ends after the first signal (30).", validator=check_not_negative)
 ]
-MaxConcurrency: TypeAlias = Annotated[
+MaxConcurrency = Annotated[
     int, Parameter(help="So many runs at the same time.", show_default=True, validator=check_positive)
 ]
-OwnAgent: TypeAlias = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]
+OwnAgent = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]
 
 
 @Parameter(name="*")

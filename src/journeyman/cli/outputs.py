@@ -42,14 +42,9 @@ class _Guarded(FileIO):
 
 def guard_stream(stream: TextIO, *, may_be_lost: bool, errors: str | None = None, by_line: bool = False) -> TextIO:
     """Return what writes where a standard stream does. Of one that is not a file the stream itself is returned: a
-    console of Windows, or what a test has put there.
-
-    Args:
-        stream: The stream.
-        may_be_lost: What it does not take is dropped, instead of raising `OutputLost`.
-        errors: What becomes of characters that its encoding has not; None: what the stream does.
-        by_line: Write each line as it comes, as a stream to a terminal does.
-    """
+    console of Windows, or what a test has put there. `may_be_lost`: what it does not take is dropped, not raised as
+    `OutputLost`. `errors`: what becomes of characters that its encoding has not; None: what the stream does. `by_line`:
+    each line is written as it comes, as to a terminal."""
     if type(stream) is not TextIOWrapper:
         return stream
     buffer: object = stream.buffer

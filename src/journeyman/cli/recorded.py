@@ -32,7 +32,7 @@ from journeyman.record.page import page
 from journeyman.record.reading import RecordedEvent, RecordedRun, Recordings, StoredRequest
 from journeyman.record.recorder import Recorder
 from journeyman.store.repair import StoreRepaired
-from journeyman.types import adapter_of
+from journeyman.types import RunPath, adapter_of
 
 Form = Literal["jsonl", "markdown", "html", "cassette"]
 Ended = Literal["done", "failed"]
@@ -91,7 +91,7 @@ def show(
 
 
 def _show_wire(
-    recordings: Recordings, run: RecordedRun, stdout: Stdout, *, where: tuple[str, ...] | None, iteration: int | None
+    recordings: Recordings, run: RecordedRun, stdout: Stdout, *, where: RunPath | None, iteration: int | None
 ) -> int:
     requests = [each for each in recordings.all_requests(run, path=where) if iteration in (None, each.iteration)]
     if not requests:
@@ -143,11 +143,9 @@ def _words_of(event: RecordedEvent) -> str | None:
 
 
 _OF_ANSWERS: Final = ("stop_reason", "text")
-_SILENT: Final = frozenset(
-    (
-        *("IterationStarted", "MessageCommitted", "AttemptCompleted", "LayerStarted"),
-        *("ModelAsked", "CallOutcome", "Target"),
-    )
+_SILENT: Final = (
+    *("IterationStarted", "MessageCommitted", "AttemptCompleted", "LayerStarted"),
+    *("ModelAsked", "CallOutcome", "Target"),
 )
 _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
     "RunStarted": lambda _, facts: f"run {facts.get('agent', '')} on {facts.get('model', '')}",

@@ -78,13 +78,9 @@ def ask_for_sandbox(
     use: SandboxUse | None, more: BoxOptions | None = None, *, is_usual: bool = True
 ) -> Generator[AskedSandbox]:
     """Let the workspaces that are made in a block have the sandbox that the command line, or else the person's
-    settings, wish for: a `Mistake` if it cannot be, or is required, and none holds enough here. `is_usual`: without a
-    wish they have one where it holds.
-
-    Args:
-        use: When commands run in a box, by the command line.
-        more: What commands need beyond the usual box, by the command line.
-    """
+    settings, wish for: a `Mistake` if it cannot be, or is required, and none holds enough here. `use` and `more` are of
+    the command line: when commands run in a box, and what they need beyond it. `is_usual`: without a wish they have one
+    where it holds."""
     settings, more = load_settings(), more or BoxOptions()
     given = [_read_need("--allow-host", f"host:{each}", each) for each in more.allow_host or ()]
     given += [_read_need("--write", f"write:{each}", each) for each in more.write or ()]

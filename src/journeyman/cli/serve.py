@@ -127,6 +127,5 @@ def _token(host: str, port: int, allow_host: Sequence[str], authorize: str | Non
 
 
 def _load_owner_function(named: str) -> Authorize:
-    """Return the function that names the owner of a request, as `load_value` does."""
     hint = "Give FILE:FUNCTION of a function of the request."
     return cast("Authorize", load_value("--authorize", named, callable, what="a function", hint=hint))

@@ -67,16 +67,9 @@ def until_told(
     end: TimedEnd | None = None,
     hurry: Callable[[], object] | None = None,
 ) -> int:
-    """Serve until the work is done, or a signal says that it is enough, and return the exit code.
-
-    Args:
-        loop: Where it is served; the agents that are open in it are closed behind.
-        serving: Gives what is served until the abort fires.
-        on_first: Called at the first signal, before the abort fires, in another thread.
-        end: The end of the command, which SIGTERM begins.
-        hurry: Called at each further signal, in another thread; with it, Ctrl-C begins the end, too. None: the second
-            signal ends the process.
-    """
+    """Serve until the work is done, or a signal says that it is enough, and return the exit code. The agents that are
+    open in the loop are closed behind. `on_first` is called at the first signal, before the abort fires; what it, `end`
+    and `hurry` are for, `Interrupt` says."""
     abort = Abort()
     interrupt = Interrupt(abort, on_first, end=end, hurry=hurry)
     with interrupt.listening(), closing(loop):

@@ -203,12 +203,9 @@ class _Pages:
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "Pages are only looked at.", "Send GET.")
         if path not in self._files:
-            is_file = "." in path.rpartition("/")[2]
-            return (
-                refusal(404, f"There is no {path[:200]}.", "Open /.")
-                if is_file
-                else RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
-            )
+            if "." in path.rpartition("/")[2]:
+                return refusal(404, f"There is no {path[:200]}.", "Open /.")
+            return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
         body, media_type, tag = self._files[path]
         headers = {"etag": tag, "cache-control": "no-cache"}
         if path == "/" and (first := _preload_links(request)):
@@ -383,9 +380,8 @@ class _Viewer:
             first, *others = going
             told = f"The run {first.id} of {first.agent}"
             told += f" and {count(len(others), 'other')} have" if others else " has"
-            return refusal(
-                409, f"{told} not ended. Nothing was forgotten.", "Stop what goes on first, or leave it out."
-            )
+            told += " not ended. Nothing was forgotten."
+            return refusal(409, told, "Stop what goes on first, or leave it out.")
         notice = await self._steering.forget([run for run in found if run.is_recorded], durable)
         return _json_response(ForgottenDocument(forgotten=len(ids), notice=notice))
 
@@ -410,11 +406,9 @@ class _Viewer:
             if "last-event-id" in request.headers and run["status"] not in GOES_ON and not later["events"]:
                 return Response(status_code=204)  # with which an EventSource asks no more
         newest, shown = _number(request, "newest"), request.query_params.get("shown", "").split(",")[:_MOST_SHOWN]
-        stream = (
-            self._live.of_run(id, after)
-            if id
-            else self._live.of_all(-1 if newest is None else int(newest), [each for each in shown if each])
-        )
+        if id:
+            return _Watching(self._live, self._live.of_run(id, after))
+        stream = self._live.of_all(-1 if newest is None else int(newest), [each for each in shown if each])
         return _Watching(self._live, stream)
 
 

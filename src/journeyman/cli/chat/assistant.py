@@ -77,9 +77,8 @@ def _model_with_key() -> str:
     found = next((model for key, model in _MODELS if key in given), None)
     if found is None:
         keys = " or ".join(key for key, _ in _MODELS)
-        hint = hint_of_env_file([*(key for key, _ in _MODELS), *_ALSO]) or (
-            f"Set {keys}, or name another model: --model ollama:qwen3"
-        )
+        known = hint_of_env_file([*(key for key, _ in _MODELS), *_ALSO])
+        hint = known or f"Set {keys}, or name another model: --model ollama:qwen3"
         PlainScreen(stderr_console()).say(lines_of_own_models())
         raise Mistake("There is no model to talk with: no key is set.", hint)
     return found

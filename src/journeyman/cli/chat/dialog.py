@@ -30,7 +30,7 @@ from journeyman.cli.options import AnyAgent
 from journeyman.cli.permit.asked import TerminalQuestion
 from journeyman.cli.permit.policy import Policy
 from journeyman.cli.run import parse_input
-from journeyman.cli.show.lines import EMPTY, Line, one_line, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, one_line, row_pieces, usage_sentence
 from journeyman.connect import connect
 from journeyman.definition.foreign import OLD_SLASH_WORDS
 from journeyman.definition.narrowing import is_one_of
@@ -446,7 +446,6 @@ def _pictures(text: str) -> Iterator[Path]:
 
 _SESSIONS_SHOWN: Final = 12
 _OUTPUT_ROWS: Final = 2_000
-_LONGEST_ROW: Final = 4_000
 _KEYS: Final = (
     ("a line", "says it; while the agent works, before its next model call"),
     ("!COMMAND", "runs it here; the agent reads what it wrote with what you say next; with !! it does not"),
@@ -677,9 +676,8 @@ def _show_output(dialog: Dialog, rest: str) -> Iterator[Line]:
     if not dialog.last_output:
         yield _wrong("No command has written anything yet.")
         return
-    for row in dialog.last_output.split("\n"):
-        for start in range(0, max(len(row), 1), _LONGEST_ROW):
-            yield Line(indent=2, mark="bar", text=row[start : start + _LONGEST_ROW], rows=_OUTPUT_ROWS)
+    for piece in row_pieces(dialog.last_output.split("\n")):
+        yield Line(indent=2, mark="bar", text=piece, rows=_OUTPUT_ROWS)
 
 
 def _quit(dialog: Dialog, rest: str) -> Iterator[Line]:

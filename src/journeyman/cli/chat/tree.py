@@ -14,7 +14,7 @@ from journeyman import events
 from journeyman.chat.turn import ABORTED
 from journeyman.cli.options import AnyAgent
 from journeyman.cli.run import output_text
-from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, ran, usage_sentence
+from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, ran, row_pieces, usage_sentence
 from journeyman.cli.show.markdown import Block, Blocks, blocks
 from journeyman.cli.show.tree import Tree
 from journeyman.definition.problems import join_sentences
@@ -32,7 +32,6 @@ _SHOWN_HERE: Final = (
 """Events of the chat's own runs that are not shown as in the tree of a single run."""
 
 _OUTDENTED: Final = 2
-_LONGEST_PIECE: Final = 4_000
 _MANY_ROWS: Final = 1_000
 _ERROR_ROWS: Final = 20
 _FOLDED_ROWS: Final = 4
@@ -79,9 +78,8 @@ class ChatTree:
             case events.RunSucceeded(output=output, metadata=metadata):
                 self._seconds += metadata.latency_s
                 if self._shows_answers and not (self._takes_text and isinstance(output, str)):
-                    for row in output_text(self._agent, output).split("\n"):  # it is no text of the model's
-                        pieces = [row[at : at + _LONGEST_PIECE] for at in range(0, max(len(row), 1), _LONGEST_PIECE)]
-                        yield from [Line(text=piece, rows=_MANY_ROWS) for piece in pieces]
+                    rows = output_text(self._agent, output).split("\n")  # it is no text of the model's
+                    yield from (Line(text=piece, rows=_MANY_ROWS) for piece in row_pieces(rows))
             case events.RunFailed(metadata=metadata):
                 self._seconds += metadata.latency_s
                 yield from self._break_off()
@@ -90,9 +88,7 @@ class ChatTree:
             case _:
                 pass
 
-    def _words(
-        self, event: events.IterationStarted | events.TextDelta | events.ModelRestarted | events.ModelResponded
-    ) -> Iterator[Line]:
+    def _words(self, event: events.Event) -> Iterator[Line]:
         match event:
             case events.TextDelta(text=text):
                 for block in self._blocks.add(text) if self._shows_answers else ():

@@ -11,17 +11,7 @@ import asyncio
 import os
 import re
 import termios
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import unified_diff
@@ -36,7 +26,7 @@ from rich.console import Console
 
 from journeyman.cli.options import AnyAgent
 from journeyman.cli.permit.policy import Nobody, find_watched_run
-from journeyman.cli.show.lines import Line, all_arguments, one_line
+from journeyman.cli.show.lines import Line, all_arguments, one_line, row_pieces
 from journeyman.cli.show.screen import PlainScreen, is_dumb
 from journeyman.errors import InvalidArguments, count, visible, visible_json, with_its_end
 from journeyman.events import ApprovalAnswered, ApprovalRequested, QuestionAnswered, QuestionAsked
@@ -53,7 +43,6 @@ _ROWS_AROUND: Final = 13
 """How many rows of a screen what stands around the rows of a call takes, at most."""
 _ROW_CHARS: Final = 1_000
 _MANY_ROWS: Final = 10_000
-_PIECE: Final = 4_000
 _FAULT_ROWS: Final = 12
 _CONTEXT_ROWS: Final = 3
 _PLACES_SHOWN: Final = 3
@@ -207,9 +196,7 @@ def _lines_of_call(asked: ApprovalRequested, height: int) -> Iterator[Line]:
 
 def whole(asked: ApprovalRequested) -> Iterator[Line]:
     """Give all the lines that tell what a call would do."""
-    for row in _argument_rows(asked.tool_name, asked.arguments):
-        for start in range(0, max(len(row), 1), _PIECE):
-            yield _in_bar(row[start : start + _PIECE])
+    yield from map(_in_bar, row_pieces(_argument_rows(asked.tool_name, asked.arguments)))
 
 
 def _describe_change(tool_name: str, arguments: JsonObject) -> Iterator[Line]:
@@ -401,7 +388,7 @@ def asking(
             tell(lines)
 
 
-async def asked_by(asker: AsksUser | None, work: Coroutine[Any, Any, T]) -> T:
+async def asked_by(asker: AsksUser | None, work: Awaitable[T]) -> T:
     """Do some work in which this one is asked what a model wants to know."""
     enter_conversation(replace(current_conversation.get(), asker=asker))
     return await work

@@ -7,7 +7,7 @@ out of every line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -33,6 +33,7 @@ WIDEST: Final = 100
 """Lines are no longer than this, so that notes stay near what they are about."""
 _MOST_CHARS: Final = 20_000
 """What is longer than this is cut before it is looked at."""
+_LONGEST_PIECE: Final = 4_000
 
 _SYMBOLS: Final[dict[Mark, tuple[str, str, str]]] = {
     "done": ("✓", "+", "green"),
@@ -163,6 +164,12 @@ def one_line(text: str, longest: int = 2_000) -> str:
     """Return `text`, clean and on one line, cut to `longest` characters."""
     flat = " ".join(clean(text[: 4 * longest]).split())
     return shorten(flat, longest)
+
+
+def row_pieces(rows: Iterable[str]) -> Iterator[str]:
+    """Give rows, of one that is longer than a line may be its pieces."""
+    for row in rows:
+        yield from (row[start : start + _LONGEST_PIECE] for start in range(0, max(len(row), 1), _LONGEST_PIECE))
 
 
 def refusal_words(cause: str, sandbox: object = None) -> str:

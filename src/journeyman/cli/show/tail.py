@@ -31,8 +31,6 @@ _ECHO: Final = 3
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_FRAMES: Final = "|/-\\"
 _FRAMES_PER_SECOND: Final = 10
-
-
 _GETTING_READY: Final = "getting ready"
 
 
