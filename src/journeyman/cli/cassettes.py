@@ -28,7 +28,7 @@ from journeyman.agent import Runtime
 from journeyman.cli.app import Mistake, Refused
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.load_agent import AgentLoop, find_object
-from journeyman.cli.options import AgentName, AnyAgent, ForceFlag, GivenOptions, InputText, RunName, TreeFlag
+from journeyman.cli.options import AgentName, AnyAgent, ForceFlag, GivenOptions, InputText, RunName, TreeFlag, explain
 from journeyman.cli.recorded import open_recordings, refuse_existing, write_new
 from journeyman.cli.run import Job, Stdout, perform, read_text
 from journeyman.cli.show.lines import EMPTY, Line, arguments, duration, one_line, ran, short_usage, usage_sentence
@@ -53,7 +53,7 @@ def record(
     input: InputText = None,
     /,
     *,
-    out: Annotated[Path, Parameter(help="The cassette to write; one that is there is replaced at the end.")],
+    out: Annotated[Path, explain("The cassette to write; one that is there is replaced at the end.")],
     tree: TreeFlag = False,
     shared: GivenOptions,
 ) -> int:
@@ -153,8 +153,8 @@ def make_test(
     target: Annotated[str | None, Parameter(name="FILE:AGENT", help="The agent, if not the recorded one.")] = None,
     /,
     *,
-    path: Annotated[str | None, Parameter(help="A run inside of the recording: lead/scout#2.")] = None,
-    out: Annotated[Path | None, Parameter(help="The test to write; else test_AGENT_ID.py here.")] = None,
+    path: Annotated[str | None, explain("A run inside of the recording: lead/scout#2.")] = None,
+    out: Annotated[Path | None, explain("The test to write; else test_AGENT_ID.py here.")] = None,
     force: ForceFlag = False,
     shared: GivenOptions,
 ) -> int:

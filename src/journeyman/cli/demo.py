@@ -21,7 +21,7 @@ from cyclopts import Parameter
 import journeyman
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.load_agent import AgentLoop, load_file
-from journeyman.cli.options import AnyAgent, Flag, GivenOptions, SharedOptions
+from journeyman.cli.options import AnyAgent, Flag, GivenOptions, SharedOptions, explain
 from journeyman.cli.own_models import LOCAL_PACKAGES, lines_of_own_models
 from journeyman.cli.run import Job, Stdout, perform, recorder_in
 from journeyman.cli.show.lines import EMPTY, Line
@@ -37,8 +37,8 @@ def demo(
     question: Annotated[str | None, Parameter(name="QUESTION", help="What to ask about the table.")] = None,
     /,
     *,
-    data: Annotated[Path | None, Parameter(help="A CSV file to analyse instead of the bundled one.")] = None,
-    offline: Annotated[Flag, Parameter(help="Leave out the language model on this machine.")] = False,
+    data: Annotated[Path | None, explain("A CSV file to analyse instead of the bundled one.")] = None,
+    offline: Annotated[Flag, explain("Leave out the language model on this machine.")] = False,
     shared: GivenOptions,
 ) -> int:
     """Watch an analyst explore a table, draft a report, be rejected, repair it and hand it in.

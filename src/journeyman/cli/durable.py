@@ -25,7 +25,7 @@ from journeyman.agent import Runtime
 from journeyman.cancellation import Scope
 from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.load_agent import AgentLoop, lasting, load_model
-from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag
+from journeyman.cli.options import Flag, GivenOptions, OwnAgent, RunName, SharedOptions, TreeFlag, explain
 from journeyman.cli.permit.asked import TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody
 from journeyman.cli.run import Job, Kept, Stage, Stdout, input_of_job, not_started, present, recording_in, stage_of
@@ -431,21 +431,13 @@ def _present(stage: Stage, place: StorePlace, info: RunInfo, outcome: Result[Any
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredRun:
-    """The facts of a stored run by which a command drives it: its info, model and mode."""
-
-    info: RunInfo
-    model: str | None
-    mode: PermissionMode | None
-
-
-async def _load_known(durable: Durable, run: str) -> _StoredRun:
+async def _load_known(durable: Durable, run: str) -> tuple[RunInfo, str | None, PermissionMode | None]:
+    """Return what is stored of a run, and by which model and in which mode it is driven."""
     row = await durable.hub.row(run)
     [info] = await durable.hub.engine.infos([row])
     head = load_head(row)
     mode = adapter_of(_StoredMode).validate_python(head.mode) or None
-    return _StoredRun(info, head.model or None, mode)
+    return info, head.model or None, mode
 
 
 def resume(
@@ -453,8 +445,8 @@ def resume(
     /,
     *,
     agent: OwnAgent = None,
-    steal: Annotated[Flag, Parameter(help="Take it from a process that is alive, but stopped.")] = False,
-    accept: Annotated[Flag, Parameter(help="Take stored answers to what it asks otherwise now, at your risk.")] = False,
+    steal: Annotated[Flag, explain("Take it from a process that is alive, but stopped.")] = False,
+    accept: Annotated[Flag, explain("Take stored answers to what it asks otherwise now, at your risk.")] = False,
     tree: TreeFlag = False,
     shared: GivenOptions,
 ) -> int:
@@ -464,24 +456,24 @@ def resume(
     """
     stdout = Stdout(drop_others=shared.quiet)
     place = find_store(shared.store)
-    known = in_store(place, lambda durable: _load_known(durable, run))
-    target = agent or known.info.target
+    info, model, mode = in_store(place, lambda durable: _load_known(durable, run))
+    target = agent or info.target
     if not target:
         hint = f"Say so: {place.command('resume', run, '--agent FILE:AGENT')}"
         raise Mistake(f"The run {quoted(run)} does not say where its agent is.", hint)
 
     async def find_run(durable: Durable) -> RunInfo:
-        return await (await durable.get(name_of(known.info))).info()
+        return await (await durable.get(name_of(info))).info()
 
-    with _recording_on(place, known.info, shared) as records, AgentLoop(shared.timeout) as loop:
+    with _recording_on(place, info, shared) as records, AgentLoop(shared.timeout) as loop:
         job = Job(
             text="",
             record=records,
-            agent=loop.agent(target, mode=shared.mode or known.mode),
+            agent=loop.agent(target, mode=shared.mode or mode),
             loop=loop,
             stdout=stdout,
             check=f"journeyman check {target}",
-            options=replace(shared, model=known.model),
+            options=replace(shared, model=model),
             tree=tree,
         )
         return drive(job, place, find_run, steal=steal, accept=accept)
@@ -500,21 +492,21 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
         tell("The process that records it was told to end it.")
         return 0
 
-    async def stop_durable(durable: Durable) -> _StoredRun:
+    async def stop_durable(durable: Durable) -> tuple[RunInfo, str | None, PermissionMode | None]:
         await durable.stop(run, reason)
         return await _load_known(durable, run)
 
-    known = in_store(place, stop_durable)
-    name = name_of(known.info)
-    if known.info.status == "running":
+    info, model, mode = in_store(place, stop_durable)
+    name = name_of(info)
+    if info.status == "running":
         tell(f"The process that drives the run {name} was told to end it.")
         return 0
-    if not known.info.target:
+    if not info.target:
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
-    with _recording_on(place, known.info, shared) as records, AgentLoop() as loop:
-        runtime = Runtime(model=load_model(known.model), recorder=records)
-        agent = loop.agent(known.info.target, mode=known.mode)
+    with _recording_on(place, info, shared) as records, AgentLoop() as loop:
+        runtime = Runtime(model=load_model(model), recorder=records)
+        agent = loop.agent(info.target, mode=mode)
         outcome = in_store(place, lambda durable: durable.resume(name, agent, runtime=runtime), loop)
     if isinstance(outcome, RunInfo):
         return _explain_unended(outcome, place)
@@ -554,9 +546,9 @@ def tell_run(
         str,
         Parameter(name="WORD", help="What belongs to the verb. QUESTION: six characters of it do; show RUN has them."),
     ],
-    arguments: Annotated[str | None, Parameter(help="approve: make the call with this JSON object instead.")] = None,
-    deny: Annotated[str | None, Parameter(help="approve: deny the call; the model reads this reason.")] = None,
-    at_end: Annotated[Flag, Parameter(help="steer: when nothing else is left to do; not to a durable run.")] = False,
+    arguments: Annotated[str | None, explain("approve: make the call with this JSON object instead.")] = None,
+    deny: Annotated[str | None, explain("approve: deny the call; the model reads this reason.")] = None,
+    at_end: Annotated[Flag, explain("steer: when nothing else is left to do; not to a durable run.")] = False,
     shared: GivenOptions,
 ) -> int:
     """Speak to a run that goes on. The first answer to a question counts."""

@@ -23,7 +23,7 @@ from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, describe
 from journeyman.cli.ending import TERMINATED_S
 from journeyman.cli.load_agent import check_names, explain_servers
-from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Port, SharedOptions
+from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, Port, SharedOptions, explain
 from journeyman.cli.outputs import OutputLost
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import check_named, frame_of, listening_told, until_told
@@ -51,10 +51,8 @@ mcp = App(name="mcp", **describe("mcp"))
 @mcp.default
 def serve(
     *targets: AgentNames,
-    http: Annotated[Flag, Parameter(help="Serve at http://127.0.0.1:8000/mcp, not over stdio.")] = False,
-    host: Annotated[
-        str | None, Parameter(help="The address to listen on; JOURNEYMAN_MCP_TOKEN if others reach it.")
-    ] = None,
+    http: Annotated[Flag, explain("Serve at http://127.0.0.1:8000/mcp, not over stdio.")] = False,
+    host: Annotated[str | None, explain("The address to listen on; JOURNEYMAN_MCP_TOKEN if others reach it.")] = None,
     port: Port = None,
     allow_host: HostNames = None,
     shared: GivenOptions,
@@ -126,8 +124,8 @@ def pin(
             help="A JSON file of servers; or one server: its address, or its command, after all options.",
         ),
     ],
-    name: Annotated[str | None, Parameter(help="The name of the one server, as your program calls it.")] = None,
-    pins: Annotated[Path, Parameter(help="The file with the pins (mcp-pins.json); others in it stay.")] = _PINS,
+    name: Annotated[str | None, explain("The name of the one server, as your program calls it.")] = None,
+    pins: Annotated[Path, explain("The file with the pins (mcp-pins.json); others in it stay.")] = _PINS,
 ) -> int:
     """Start MCP servers, pin what their tools are now, and print what is new or differs from the pins so far.
 

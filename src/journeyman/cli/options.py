@@ -27,8 +27,15 @@ _SWITCHES: Final = {"-m": "--model", "--no-record": "--record"}
 """The other spellings of an option."""
 
 Flag: TypeAlias = Annotated[bool, Parameter(negative=())]
+Texts: TypeAlias = Annotated[list[str] | None, Parameter(negative=())]
+Paths: TypeAlias = Annotated[list[Path] | None, Parameter(negative=())]
 SandboxUse: TypeAlias = Literal["auto", "required", "none"]
 """The choice of a box for commands: where one holds; always, or nothing begins; never."""
+
+
+def explain(text: str) -> Parameter:
+    """Return what the help of an option says."""
+    return Parameter(help=text)
 
 
 def check_positive(_: object, value: float | None) -> None:
@@ -44,6 +51,10 @@ def check_not_negative(_: object, value: float | None) -> None:
         raise ValueError("Give a number from 0 on.")
 
 
+POSITIVE: Final = Parameter(validator=check_positive)
+NOT_NEGATIVE: Final = Parameter(validator=check_not_negative)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
     """The options of a command line that several commands share; each command says in `SHARED` that it takes one."""
@@ -57,7 +68,7 @@ class SharedOptions:
     debug: Flag = False
     json: Flag = False
     quiet: Flag = False
-    timeout: Annotated[float, Parameter(validator=check_positive)] = OPENING_S
+    timeout: Annotated[float, POSITIVE] = OPENING_S
 
 
 GivenOptions: TypeAlias = Annotated[SharedOptions, Parameter(parse=False)]
@@ -131,21 +142,15 @@ AnyAgent: TypeAlias = Agent[Any, Any, Any]
 InputText = Annotated[
     str | None, Parameter(name="INPUT", help="A text, or JSON for other types; else what is piped in.")
 ]
-TreeFlag = Annotated[bool, Parameter(negative=(), help="At the end, print all runs, iterations and calls.")]
-ForceFlag = Annotated[bool, Parameter(negative=(), help="Replace what is there.")]
-RulesFile = Annotated[Path | None, Parameter(help="Take the rules (allow, ask, deny) of this settings.json.")]
-SkillFolders = Annotated[
-    list[Path] | None, Parameter(negative=(), help="Give it the skills in this folder; repeatable.")
-]
-Port = Annotated[int | None, Parameter(help="The port to listen on; 0 takes a free one.")]
-HostNames = Annotated[list[str] | None, Parameter(negative=(), help="A further name that clients use; repeatable.")]
-Seconds = Annotated[
-    float, Parameter(help="Seconds in which it ends after the first signal (30).", validator=check_not_negative)
-]
-MaxConcurrency = Annotated[
-    int, Parameter(help="So many runs at the same time.", show_default=True, validator=check_positive)
-]
-OwnAgent = Annotated[str | None, Parameter(help="Where its agent is, if elsewhere: agents.py:analyst.")]
+TreeFlag = Annotated[Flag, explain("At the end, print all runs, iterations and calls.")]
+ForceFlag = Annotated[Flag, explain("Replace what is there.")]
+RulesFile = Annotated[Path | None, explain("Take the rules (allow, ask, deny) of this settings.json.")]
+SkillFolders = Annotated[Paths, explain("Give it the skills in this folder; repeatable.")]
+Port = Annotated[int | None, explain("The port to listen on; 0 takes a free one.")]
+HostNames = Annotated[Texts, explain("A further name that clients use; repeatable.")]
+Seconds = Annotated[float, NOT_NEGATIVE, explain("Seconds in which it ends after the first signal (30).")]
+MaxConcurrency = Annotated[int, POSITIVE, Parameter(help="So many runs at the same time.", show_default=True)]
+OwnAgent = Annotated[str | None, explain("Where its agent is, if elsewhere: agents.py:analyst.")]
 
 
 @Parameter(name="*")
@@ -153,12 +158,8 @@ OwnAgent = Annotated[str | None, Parameter(help="Where its agent is, if elsewher
 class BoxOptions:
     """The options that give commands more than their box does."""
 
-    allow_host: Annotated[
-        list[str] | None, Parameter(negative=(), help="Let commands reach this host; repeatable.")
-    ] = None
-    write: Annotated[
-        list[str] | None, Parameter(negative=(), help="Let commands change this file or folder; repeatable.")
-    ] = None
+    allow_host: Annotated[Texts, explain("Let commands reach this host; repeatable.")] = None
+    write: Annotated[Texts, explain("Let commands change this file or folder; repeatable.")] = None
 
 
 @Parameter(name="*")
@@ -166,9 +167,7 @@ class BoxOptions:
 class LentOptions:
     """The options that lend an agent tools, beside its own."""
 
-    mcp: Annotated[Path | None, Parameter(help="Give it the tools of these MCP servers: mcp.json.")] = None
-    pins: Annotated[Path | None, Parameter(help="Refuse tools that are not as pinned here.")] = None
+    mcp: Annotated[Path | None, explain("Give it the tools of these MCP servers: mcp.json.")] = None
+    pins: Annotated[Path | None, explain("Refuse tools that are not as pinned here.")] = None
     skills: SkillFolders = None
-    agents: Annotated[
-        Path | None, Parameter(help="Give it the agents in this folder as sub-agents: .claude/agents.")
-    ] = None
+    agents: Annotated[Path | None, explain("Give it the agents in this folder as sub-agents: .claude/agents.")] = None

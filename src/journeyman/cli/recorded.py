@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import FOLDER, StorePlace, find_store, tell
-from journeyman.cli.options import ForceFlag, GivenOptions, RunName
+from journeyman.cli.options import ForceFlag, GivenOptions, RunName, explain
 from journeyman.cli.run import Stdout
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, refusal_words
 from journeyman.cli.show.played import cassette_lines, text_of_value
@@ -236,7 +236,7 @@ def export(
     /,
     *,
     as_: Annotated[Form, Parameter(name="--as", help="How it is written.")] = "jsonl",
-    out: Annotated[Path | None, Parameter(help="The file to write; else stdout.")] = None,
+    out: Annotated[Path | None, explain("The file to write; else stdout.")] = None,
     force: ForceFlag = False,
     shared: GivenOptions,
 ) -> int:

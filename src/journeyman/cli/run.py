@@ -26,7 +26,7 @@ from journeyman.agent import Runtime
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.ending import Interrupt
-from journeyman.cli.load_agent import AgentLoop, lasting
+from journeyman.cli.load_agent import AgentLoop, lasting, load_model
 from journeyman.cli.options import (
     AgentName,
     AnyAgent,
@@ -35,9 +35,11 @@ from journeyman.cli.options import (
     GivenOptions,
     InputText,
     LentOptions,
+    Paths,
     RulesFile,
     SharedOptions,
     TreeFlag,
+    explain,
 )
 from journeyman.cli.outputs import OutputLost, guard_stream
 from journeyman.cli.permit.asked import asked_by, asking
@@ -47,7 +49,6 @@ from journeyman.cli.show.log import log_shown
 from journeyman.cli.show.screen import PlainScreen, Screen, open_screen, print_error, stderr_console
 from journeyman.cli.show.tree import outline_lines
 from journeyman.closing import TimeToEnd
-from journeyman.connect import connect
 from journeyman.content.media import LARGEST_BYTES, kind_of
 from journeyman.content.signatures import media_type_of
 from journeyman.definition.foreign import STREAM_CHANGED
@@ -69,10 +70,8 @@ if TYPE_CHECKING:
     from journeyman.otel.telemetry import OpenTelemetry
     from journeyman.toolbox.boxed import AskedSandbox
 
-StreamName = Annotated[Literal["jsonl"] | None, Parameter(help="Print each event as it happens: jsonl.")]
-Files = Annotated[
-    list[Path] | None, Parameter(negative=(), help="Send this picture, document or sound, too; repeatable.")
-]
+StreamName = Annotated[Literal["jsonl"] | None, explain("Print each event as it happens: jsonl.")]
+Files = Annotated[Paths, explain("Send this picture, document or sound, too; repeatable.")]
 _SUCCESS, _FAILURE = 0, 1
 _FALSE: Final = ("", "0", "false", "no")
 _PATIENCE_S: Final = 3.0
@@ -303,8 +302,7 @@ def telemetry_in(options: SharedOptions, end: TimeToEnd | None = None) -> Genera
 
 def _runtime_of_job(job: Job) -> Runtime:
     if job.cassette is None:
-        model = None if job.options.model is None else connect(job.options.model)
-        return Runtime(model=model, recorder=job.record, telemetry=job.telemetry)
+        return Runtime(model=load_model(job.options.model), recorder=job.record, telemetry=job.telemetry)
     recorded = None if job.cassette.is_replaying else job.options.model or job.agent.model
     return Runtime(model=job.cassette.model(recorded), journal=job.cassette.journal)
 

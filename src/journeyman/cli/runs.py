@@ -22,7 +22,7 @@ from journeyman.cli import recorded
 from journeyman.cli.app import Mistake, Refused, explain_errors
 from journeyman.cli.durable import StorePlace, answers, find_store, in_store, name_of, question_line, tell, ways_out
 from journeyman.cli.load_agent import AgentLoop, lasting
-from journeyman.cli.options import AnyAgent, Flag, GivenOptions, OwnAgent, RunName, check_not_negative, check_positive
+from journeyman.cli.options import NOT_NEGATIVE, POSITIVE, AnyAgent, Flag, GivenOptions, OwnAgent, RunName, explain
 from journeyman.cli.run import Stdout, parse_input
 from journeyman.cli.show.lines import clean, duration, fact_lines, one_line, table_lines
 from journeyman.definition.data import field_names
@@ -53,16 +53,12 @@ _TAKEN_S: Final = 60.0
 
 def runs(
     *,
-    status: Annotated[RunStatus | None, Parameter(help="Only with this status.")] = None,
-    agent: Annotated[str | None, Parameter(help="Only those of the agent with this name.")] = None,
-    number: Annotated[
-        int, Parameter(name=("--number", "-n"), help="How many at most (50).", validator=check_positive)
-    ] = 50,
-    since: Annotated[str | None, Parameter(help="Only those that are no older: 7d (s, m, h, d, w).")] = None,
-    over_cost: Annotated[
-        float | None, Parameter(help="Only those that cost more US dollars.", validator=check_not_negative)
-    ] = None,
-    queues: Annotated[Flag, Parameter(help="Count the durable runs of each queue instead.")] = False,
+    status: Annotated[RunStatus | None, explain("Only with this status.")] = None,
+    agent: Annotated[str | None, explain("Only those of the agent with this name.")] = None,
+    number: Annotated[int, POSITIVE, Parameter(name=("--number", "-n"), help="How many at most (50).")] = 50,
+    since: Annotated[str | None, explain("Only those that are no older: 7d (s, m, h, d, w).")] = None,
+    over_cost: Annotated[float | None, NOT_NEGATIVE, explain("Only those that cost more US dollars.")] = None,
+    queues: Annotated[Flag, explain("Count the durable runs of each queue instead.")] = False,
     shared: GivenOptions,
 ) -> int:
     """List the runs of a store, newest first: those that are durable, and those that were recorded."""
@@ -162,13 +158,13 @@ def show(  # noqa: PLR0913 - one for each option, all by name
     run: RunName,
     /,
     *,
-    steps: Annotated[Flag, Parameter(help="Of a durable run, also its steps: key, effect, size, time.")] = False,
-    path: Annotated[str | None, Parameter(help="Of a recording, only this run in it: lead/scout#2.")] = None,
-    iteration: Annotated[int | None, Parameter(help="Of a recording, only iterations of this number.")] = None,
-    wire: Annotated[Flag, Parameter(help="The requests of a recording, exactly as they were sent.")] = False,
-    full: Annotated[Flag, Parameter(help="The texts of a recording in full.")] = False,
-    follow: Annotated[Flag, Parameter(help="Follow a recording until it ends.")] = False,
-    diff: Annotated[str | None, Parameter(help="Where another recording differs from this one.")] = None,
+    steps: Annotated[Flag, explain("Of a durable run, also its steps: key, effect, size, time.")] = False,
+    path: Annotated[str | None, explain("Of a recording, only this run in it: lead/scout#2.")] = None,
+    iteration: Annotated[int | None, explain("Of a recording, only iterations of this number.")] = None,
+    wire: Annotated[Flag, explain("The requests of a recording, exactly as they were sent.")] = False,
+    full: Annotated[Flag, explain("The texts of a recording in full.")] = False,
+    follow: Annotated[Flag, explain("Follow a recording until it ends.")] = False,
+    diff: Annotated[str | None, explain("Where another recording differs from this one.")] = None,
     shared: GivenOptions,
 ) -> int:
     """Show a durable run: what is known of it, what it waits for, and why it is blocked. Or show a recording."""
@@ -316,11 +312,11 @@ def fork(
     run: RunName,
     /,
     *,
-    at: Annotated[str, Parameter(help="The attempt and iteration from which it goes its own way: 2/3.")],
-    input: Annotated[str | None, Parameter(help="Another input: a text, or JSON for other types.")] = None,
+    at: Annotated[str, explain("The attempt and iteration from which it goes its own way: 2/3.")],
+    input: Annotated[str | None, explain("Another input: a text, or JSON for other types.")] = None,
     agent: OwnAgent = None,
-    id: Annotated[str | None, Parameter(help="A name for the new run.")] = None,
-    yes: Annotated[Flag, Parameter(help="Do not ask, though calls with effect once may be made again.")] = False,
+    id: Annotated[str | None, explain("A name for the new run.")] = None,
+    yes: Annotated[Flag, explain("Do not ask, though calls with effect once may be made again.")] = False,
     shared: GivenOptions,
 ) -> int:
     """Begin a run with all that another one had done before an attempt and iteration, and print its id.
@@ -393,11 +389,9 @@ def _ask(info: RunInfo, effects: Sequence[str], at: str, *, yes: bool) -> None:
 
 def prune(
     *runs: Annotated[str, Parameter(name="RUN", help="Their ids or names; or --older-than says which.")],
-    older_than: Annotated[str | None, Parameter(help="Those that ended longer ago: 30d (s, m, h, d, w).")] = None,
-    status: Annotated[
-        recorded.Ended | None, Parameter(help="Only those that ended so; failed: also died, cancelled.")
-    ] = None,
-    dry_run: Annotated[Flag, Parameter(help="Only say what would be forgotten.")] = False,
+    older_than: Annotated[str | None, explain("Those that ended longer ago: 30d (s, m, h, d, w).")] = None,
+    status: Annotated[recorded.Ended | None, explain("Only those that ended so; failed: also died, cancelled.")] = None,
+    dry_run: Annotated[Flag, explain("Only say what would be forgotten.")] = False,
     shared: GivenOptions,
 ) -> int:
     """Forget runs that have ended, with all that is stored of them. One that has not ended is never forgotten."""

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, cast
 
-from cyclopts import Parameter
-
 from journeyman.cancellation import Abort
 from journeyman.cli.app import Mistake
 from journeyman.cli.durable import find_store, in_store, tell
 from journeyman.cli.load_agent import check_names, load_value
-from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, MaxConcurrency, Seconds
+from journeyman.cli.options import AgentNames, Flag, GivenOptions, HostNames, MaxConcurrency, Seconds, explain
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import Frame, check_named, frame_of, listening_told, mistake_of, tell_stopping, until_told
 from journeyman.serve.api import AgentApp, Authorize, create_app
@@ -48,15 +46,11 @@ _GRACE_S: Final = 30.0
 
 def serve(
     *targets: AgentNames,
-    host: Annotated[
-        str, Parameter(help="The address to listen on; JOURNEYMAN_SERVE_TOKEN if others reach it.")
-    ] = _ADDRESS,
-    port: Annotated[int, Parameter(help="The port to listen on (8000); 0 takes a free one.")] = _PORT,
+    host: Annotated[str, explain("The address to listen on; JOURNEYMAN_SERVE_TOKEN if others reach it.")] = _ADDRESS,
+    port: Annotated[int, explain("The port to listen on (8000); 0 takes a free one.")] = _PORT,
     allow_host: HostNames = None,
-    durable: Annotated[Flag, Parameter(help="Keep runs and chats in the store of the other commands.")] = False,
-    authorize: Annotated[
-        str | None, Parameter(help="What returns the owner of a request, or None: auth.py:owner.")
-    ] = None,
+    durable: Annotated[Flag, explain("Keep runs and chats in the store of the other commands.")] = False,
+    authorize: Annotated[str | None, explain("What returns the owner of a request, or None: auth.py:owner.")] = None,
     max_concurrency: MaxConcurrency = _RUNS,
     grace: Seconds = _GRACE_S,
     shared: GivenOptions,
@@ -71,10 +65,14 @@ def serve(
     Stdout()
     place = find_store(shared.store, makes=True) if durable or shared.store is not None else None
     with frame_of(shared, grace=grace) as frame:
+        agents, owner_of = list(map(frame.loop.agent, targets)), None
+        if authorize is not None:
+            hint = "Give FILE:FUNCTION of a function of the request."
+            owner_of = cast("Authorize", load_value("--authorize", authorize, callable, what="a function", hint=hint))
         made = create_app(
-            list(map(frame.loop.agent, targets)),
+            agents,
             store=place and str(place.path),
-            authorize=None if authorize is None else _load_owner_function(authorize),
+            authorize=owner_of,
             runtime=frame.runtime,
             limits=ServeLimits(runs=max_concurrency),
         )
@@ -124,8 +122,3 @@ def _token(host: str, port: int, allow_host: Sequence[str], authorize: str | Non
         if problem.code != "NO_TOKEN" or authorize is None:
             raise mistake_of(problem, _HINTS)
     return token
-
-
-def _load_owner_function(named: str) -> Authorize:
-    hint = "Give FILE:FUNCTION of a function of the request."
-    return cast("Authorize", load_value("--authorize", named, callable, what="a function", hint=hint))

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.load_agent import AgentLoop
-from journeyman.cli.options import Flag, Port
+from journeyman.cli.options import Flag, Port, explain
 from journeyman.cli.recorded import FORMS
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import listening_told, until_told
@@ -32,12 +32,10 @@ def view(
     ] = None,
     /,
     *,
-    host: Annotated[
-        str, Parameter(help="The address to listen on; JOURNEYMAN_VIEW_TOKEN if others reach it.")
-    ] = "127.0.0.1",
+    host: Annotated[str, explain("The address to listen on; JOURNEYMAN_VIEW_TOKEN if others reach it.")] = "127.0.0.1",
     port: Port = None,
-    read_only: Annotated[Flag, Parameter(help="Only look: nothing can be said, and nothing forgotten.")] = False,
-    no_open: Annotated[Flag, Parameter(help="Do not open a browser.")] = False,
+    read_only: Annotated[Flag, explain("Only look: nothing can be said, and nothing forgotten.")] = False,
+    no_open: Annotated[Flag, explain("Do not open a browser.")] = False,
 ) -> int:
     """Look at runs in a browser, while they go on and afterwards, and say something to those that go on.
 

@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, cast
 
-from cyclopts import Parameter
-
 from journeyman.cancellation import Abort, wait_until_ended
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.durable import find_store, open_durable, tell
 from journeyman.cli.load_agent import load_value
-from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds
+from journeyman.cli.options import AgentNames, GivenOptions, MaxConcurrency, Seconds, Texts, explain
 from journeyman.cli.run import Stdout
 from journeyman.cli.serving import check_named, frame_of, tell_stopping, until_told
 from journeyman.durable.dispatch import Dispatcher
@@ -30,12 +28,9 @@ _PARTS_OF_A_DISPATCHER = ("lease_s", "joins", "drive_s", "setup", "enqueue", "dr
 
 def worker(
     *targets: AgentNames,
-    queue: Annotated[
-        list[str] | None,
-        Parameter(negative=(), help="Serve this queue, in all workers so many runs: batch=4; repeatable."),
-    ] = None,
+    queue: Annotated[Texts, explain("Serve this queue, in all workers so many runs: batch=4; repeatable.")] = None,
     dispatcher: Annotated[
-        str | None, Parameter(help="What brings the runs instead of Procrastinate: celery.py:dispatcher.")
+        str | None, explain("What brings the runs instead of Procrastinate: celery.py:dispatcher.")
     ] = None,
     max_concurrency: MaxConcurrency = _SLOTS,
     grace: Seconds = _GRACE_S,

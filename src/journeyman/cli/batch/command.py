@@ -26,7 +26,7 @@ from journeyman.cli.batch.files import BatchLine, InputFields, InputOptions, Res
 from journeyman.cli.durable import SUSPENDED, StorePlace, answer_here, tell, waiting
 from journeyman.cli.ending import Interrupt
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import AgentName, AnyAgent, GivenOptions, LentOptions, MaxConcurrency, check_positive
+from journeyman.cli.options import POSITIVE, AgentName, AnyAgent, GivenOptions, LentOptions, MaxConcurrency, explain
 from journeyman.cli.permit.asked import TerminalAsker, asked_by, asking
 from journeyman.cli.run import Stdout, not_started, output_json, parse_input, read_files, recording_in, telemetry_in
 from journeyman.cli.show.lines import Line, one_line
@@ -63,17 +63,13 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
     ],
     /,
     *,
-    out: Annotated[Path, Parameter(help="The file for the results, one JSON line each.")],
+    out: Annotated[Path, explain("The file for the results, one JSON line each.")],
     max_concurrency: MaxConcurrency = 16,
-    budget: Annotated[
-        int | None, Parameter(help="The most tokens that all may use together.", validator=check_positive)
-    ] = None,
-    cost: Annotated[
-        float | None, Parameter(help="The most US dollars that all may cost together.", validator=check_positive)
-    ] = None,
-    order: Annotated[Order, Parameter(help="Write results in this order.")] = "done",
+    budget: Annotated[int | None, POSITIVE, explain("The most tokens that all may use together.")] = None,
+    cost: Annotated[float | None, POSITIVE, explain("The most US dollars that all may cost together.")] = None,
+    order: Annotated[Order, explain("Write results in this order.")] = "done",
     reading: InputOptions | None = None,
-    durable: Annotated[str | None, Parameter(help="Keep finished steps in this file or URL.")] = None,
+    durable: Annotated[str | None, explain("Keep finished steps in this file or URL.")] = None,
     lent: LentOptions | None = None,
     shared: GivenOptions,
 ) -> int:

@@ -28,7 +28,7 @@ from pydantic_core import from_json
 
 from journeyman.batch.table import TableError, read_table, separator_meant
 from journeyman.cli.app import Mistake, Refused
-from journeyman.cli.options import AnyAgent
+from journeyman.cli.options import AnyAgent, explain
 from journeyman.definition.json_numbers import holds_written_numbers, read_json, write_json
 from journeyman.definition.narrowing import is_json_object, is_list, is_list_of_texts
 from journeyman.errors import count, quoted
@@ -83,12 +83,12 @@ class BatchLine:
 class InputOptions:
     """The options of the command line that say how the inputs of a batch are read."""
 
-    format: Annotated[Format | None, Parameter(help="How INPUTS are written.")] = None
-    separator: Annotated[str | None, Parameter(help="What stands between cells.")] = None
-    encoding: Annotated[str | None, Parameter(help="Of the inputs; else UTF-8.")] = None
-    input_field: Annotated[str | None, Parameter(help="The field for the agent; else the whole line.")] = None
-    key: Annotated[str | None, Parameter(help="The field by which a line is known.")] = None
-    files: Annotated[str | None, Parameter(help="The field with a path of a file, or a list.")] = None
+    format: Annotated[Format | None, explain("How INPUTS are written.")] = None
+    separator: Annotated[str | None, explain("What stands between cells.")] = None
+    encoding: Annotated[str | None, explain("Of the inputs; else UTF-8.")] = None
+    input_field: Annotated[str | None, explain("The field for the agent; else the whole line.")] = None
+    key: Annotated[str | None, explain("The field by which a line is known.")] = None
+    files: Annotated[str | None, explain("The field with a path of a file, or a list.")] = None
 
     def checked(self, inputs: Path) -> InputOptions:
         """Return the options with the format: as was said, else by the end of the file's name."""

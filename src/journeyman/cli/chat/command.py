@@ -34,7 +34,7 @@ from journeyman.cli.chat.tree import recall_lines
 from journeyman.cli.chat.view import LEAVING, SAY, ChatExit, ChatView, EnteredLine, Keys
 from journeyman.cli.ending import TimedEnd, end_process, hearing
 from journeyman.cli.load_agent import AgentLoop, load_model
-from journeyman.cli.options import AnyAgent, BoxOptions, Flag, GivenOptions, LentOptions, RulesFile
+from journeyman.cli.options import AnyAgent, BoxOptions, Flag, GivenOptions, LentOptions, RulesFile, explain
 from journeyman.cli.permit.asked import Prompt, TerminalAsker, asking
 from journeyman.cli.permit.policy import Nobody, data_folder
 from journeyman.cli.run import Stdout, output_json, parse_input, recorder_in, sandbox_in, telemetry_in, tell_sandbox_in
@@ -61,15 +61,11 @@ def chat(  # noqa: PLR0913 - one for each option, all by name
     ] = None,
     /,
     *,
-    resume: Annotated[
-        str | None, Parameter(help="Go on with this conversation; without an id with the latest.")
-    ] = None,
-    session_file: Annotated[str | None, Parameter(help="Keep conversations in this file, or at this URL.")] = None,
+    resume: Annotated[str | None, explain("Go on with this conversation; without an id with the latest.")] = None,
+    session_file: Annotated[str | None, explain("Keep conversations in this file, or at this URL.")] = None,
     rules: RulesFile = None,
-    tools: Annotated[
-        str | None, Parameter(help="Of the assistant: coding (else), reading, none, or read,grep,bash.")
-    ] = None,
-    plain: Annotated[Flag, Parameter(help="Draw nothing over: for screen readers.")] = False,
+    tools: Annotated[str | None, explain("Of the assistant: coding (else), reading, none, or read,grep,bash.")] = None,
+    plain: Annotated[Flag, explain("Draw nothing over: for screen readers.")] = False,
     lent: LentOptions | None = None,
     more: BoxOptions | None = None,
     shared: GivenOptions,

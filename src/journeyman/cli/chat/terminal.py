@@ -459,20 +459,21 @@ class _InputLine:
         """Add the keys of the line."""
         is_at_mark = Condition(lambda: self._mark_before_cursor() != "")
         _bind(bindings, "escape", "enter", act=lambda: self.buffer.insert_text("\n"))
-        _bind(bindings, "enter", act=self._accept_found, when=is_searching)
         _bind(bindings, "tab", act=self._complete)
-        _bind(bindings, "backspace", act=self._delete_mark, when=is_at_mark & ~is_searching)
+
+        def delete_mark() -> None:
+            self.buffer.delete_before_cursor(len(self._mark_before_cursor()))
+
+        def accept_found() -> None:
+            accept_search()
+            self.buffer.cursor_position = len(self.buffer.text)
+
+        _bind(bindings, "backspace", act=delete_mark, when=is_at_mark & ~is_searching)
+        _bind(bindings, "enter", act=accept_found, when=is_searching)
 
         @bindings.add("<bracketed-paste>")
         def _(event: KeyPressEvent) -> None:
             self._paste(event.data.replace("\r\n", "\n").replace("\r", "\n"), event.current_buffer)
-
-    def _accept_found(self) -> None:
-        accept_search()
-        self.buffer.cursor_position = len(self.buffer.text)
-
-    def _delete_mark(self) -> None:
-        self.buffer.delete_before_cursor(len(self._mark_before_cursor()))
 
     def _complete(self) -> None:
         """Complete as far as there is no choice, at once: the next key may be Enter. Then offer what is left."""

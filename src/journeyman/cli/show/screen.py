@@ -181,13 +181,14 @@ class LiveScreen(Screen):
         self._print_waiting()
 
     def _print_waiting(self) -> None:
-        for row in self._laid_out(self._take_waiting()):
+        for row in self._take_rows():
             self._console.print(row)
 
-    def _take_waiting(self) -> list[Line]:
+    def _take_rows(self) -> list[RenderableType]:
+        """Take out the lines that wait, laid out."""
         with self._lock:
             finished, self._waiting = self._waiting, []
-        return finished
+        return self._laid_out(finished)
 
     def _paint_on(self) -> None:
         while not self._closing.wait(_BETWEEN_PAINTS_S):
@@ -195,7 +196,7 @@ class LiveScreen(Screen):
                 self._paint()
 
     def _paint(self) -> None:
-        finished = self._laid_out(self._take_waiting())
+        finished = self._take_rows()
         if self._status is None:
             with self._lock:
                 tail = list(self._tail.lines(unicode=speaks_unicode(self._console)))
