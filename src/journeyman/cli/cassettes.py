@@ -20,7 +20,6 @@ from pprint import pformat
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
 
-from cyclopts import Parameter
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json, to_jsonable_python
 
@@ -86,11 +85,11 @@ def record(
 
 
 def replay(
-    file: Annotated[Path, Parameter(name="CASSETTE", help="What was recorded: trip.jsonl.")],
+    file: Annotated[Path, explain("What was recorded: trip.jsonl.", name="CASSETTE")],
     target: Annotated[
-        str | None, Parameter(name="FILE:AGENT", help="The agent to run again; without one the recording is shown.")
+        str | None, explain("The agent to run again; without one the recording is shown.", name="FILE:AGENT")
     ] = None,
-    input: Annotated[str | None, Parameter(name="INPUT", help="Another input than the recorded one.")] = None,
+    input: Annotated[str | None, explain("Another input than the recorded one.", name="INPUT")] = None,
     /,
     *,
     shared: GivenOptions,
@@ -150,7 +149,7 @@ def _show(cassette: Cassette, stdout: Stdout, *, quiet: bool) -> int:
 
 def make_test(
     run: RunName,
-    target: Annotated[str | None, Parameter(name="FILE:AGENT", help="The agent, if not the recorded one.")] = None,
+    target: Annotated[str | None, explain("The agent, if not the recorded one.", name="FILE:AGENT")] = None,
     /,
     *,
     path: Annotated[str | None, explain("A run inside of the recording: lead/scout#2.")] = None,

@@ -16,8 +16,6 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Annotated, Final
 
-from cyclopts import Parameter
-
 import journeyman
 from journeyman.cli.app import Mistake, explain_errors
 from journeyman.cli.load_agent import AgentLoop, load_file
@@ -34,7 +32,7 @@ _NOTICE: Final = (
 
 
 def demo(
-    question: Annotated[str | None, Parameter(name="QUESTION", help="What to ask about the table.")] = None,
+    question: Annotated[str | None, explain("What to ask about the table.", name="QUESTION")] = None,
     /,
     *,
     data: Annotated[Path | None, explain("A CSV file to analyse instead of the bundled one.")] = None,

@@ -64,6 +64,9 @@ from journeyman.types import adapter_of
 T = TypeVar("T")
 
 _StoredMode: TypeAlias = PermissionMode | Literal[""]
+FindRun: TypeAlias = Callable[[Durable], Awaitable[RunInfo]]
+DriveOutcome: TypeAlias = Result[Any] | RunInfo | None
+"""What came of driving a run: its result; how it is, where it did not end; None: it was left."""
 
 FOLDER: Final = ".journeyman"
 """The folder in which a project has its store."""
@@ -245,9 +248,7 @@ def _explain_unheard(place: StorePlace, run: str) -> Generator[None]:
         raise Mistake(str(error), "") from error
 
 
-def _recording_on(
-    place: StorePlace, info: RunInfo, options: SharedOptions
-) -> AbstractContextManager[OpenRecords | None]:
+def _record_on(place: StorePlace, info: RunInfo, options: SharedOptions) -> AbstractContextManager[OpenRecords | None]:
     """Go on with the recording of a durable run, if there is one: else it would end where the run was left."""
     is_recorded = False
     if isinstance(place.path, Path):
@@ -361,20 +362,11 @@ def begin(job: Job, target: str, kept: Kept) -> int:
     return 0
 
 
-def drive(
-    job: Job,
-    place: StorePlace,
-    begin: Callable[[Durable], Awaitable[RunInfo]],
-    *,
-    steal: bool = False,
-    accept: bool = False,
-) -> int:
+def drive(job: Job, place: StorePlace, begin: FindRun, *, steal: bool = False, accept: bool = False) -> int:
     """Drive a run here, show it, print its result, and return the exit code."""
     runtime = Runtime(model=load_model(job.options.model), recorder=job.record, telemetry=job.telemetry)
 
-    async def drive_run(
-        stage: Stage, person: TerminalAsker | Nobody | None
-    ) -> tuple[RunInfo, Result[Any] | RunInfo | None]:
+    async def drive_run(stage: Stage, person: TerminalAsker | Nobody | None) -> tuple[RunInfo, DriveOutcome]:
         surroundings = replace(runtime, approver=None if person is None else person.approve)
         async with open_durable(place) as durable:
             info = await begin(durable)
@@ -413,8 +405,8 @@ async def answer_here(durable: Durable, info: RunInfo, person: TerminalAsker) ->
     return is_all
 
 
-def _present(stage: Stage, place: StorePlace, info: RunInfo, outcome: Result[Any] | RunInfo | None) -> int:
-    """Print how far a run came, and return the exit code. None: it was left."""
+def _present(stage: Stage, place: StorePlace, info: RunInfo, outcome: DriveOutcome) -> int:
+    """Print how far a run came, and return the exit code."""
     job = stage.job
     if outcome is not None and not isinstance(outcome, RunInfo):
         return present(stage, outcome)
@@ -465,7 +457,7 @@ def resume(
     async def find_run(durable: Durable) -> RunInfo:
         return await (await durable.get(name_of(info))).info()
 
-    with _recording_on(place, info, shared) as records, AgentLoop(shared.timeout) as loop:
+    with _record_on(place, info, shared) as records, AgentLoop(shared.timeout) as loop:
         job = Job(
             text="",
             record=records,
@@ -504,7 +496,7 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
     if not info.target:
         tell(f"The run {name} ends when its program goes on with it: where its agent is, is not stored.")
         return 0
-    with _recording_on(place, info, shared) as records, AgentLoop() as loop:
+    with _record_on(place, info, shared) as records, AgentLoop() as loop:
         runtime = Runtime(model=load_model(model), recorder=records)
         agent = loop.agent(info.target, mode=mode)
         outcome = in_store(place, lambda durable: durable.resume(name, agent, runtime=runtime), loop)
@@ -543,8 +535,7 @@ def tell_run(
     ],
     /,
     *words: Annotated[
-        str,
-        Parameter(name="WORD", help="What belongs to the verb. QUESTION: six characters of it do; show RUN has them."),
+        str, explain("What belongs to the verb. QUESTION: six characters of it do; show RUN has them.", name="WORD")
     ],
     arguments: Annotated[str | None, explain("approve: make the call with this JSON object instead.")] = None,
     deny: Annotated[str | None, explain("approve: deny the call; the model reads this reason.")] = None,

@@ -141,7 +141,7 @@ def pin(
 
 @mcp.command(**describe("mcp login"))
 def login(
-    target: Annotated[str, Parameter(name="CONFIG|URL", help="A JSON file of servers, or the address of one.")], /
+    target: Annotated[str, explain("A JSON file of servers, or the address of one.", name="CONFIG|URL")], /
 ) -> int:
     """Sign in at MCP servers, in a browser; the tokens are kept for agents that use the servers later."""
     stdout = Stdout()

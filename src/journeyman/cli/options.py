@@ -33,9 +33,9 @@ SandboxUse: TypeAlias = Literal["auto", "required", "none"]
 """The choice of a box for commands: where one holds; always, or nothing begins; never."""
 
 
-def explain(text: str) -> Parameter:
-    """Return what the help of an option says."""
-    return Parameter(help=text)
+def explain(text: str, *, name: str | None = None) -> Parameter:
+    """Return what the help says of an option, or of an argument with a name."""
+    return Parameter(name=name, help=text)
 
 
 def check_positive(_: object, value: float | None) -> None:
@@ -73,9 +73,7 @@ class SharedOptions:
 
 GivenOptions: TypeAlias = Annotated[SharedOptions, Parameter(parse=False)]
 """The shared options, as a command is given them beside its own."""
-_read: Final = App(
-    result_action="return_value", exit_on_error=False, print_error=False, help_flags=(), version_flags=()
-)
+_read = App(result_action="return_value", exit_on_error=False, print_error=False, help_flags=(), version_flags=())
 
 
 @_read.default
@@ -132,16 +130,14 @@ def split_shared(words: Sequence[str], names: Collection[str], *, leading: bool 
     return taken, rest
 
 
-RunName = Annotated[str, Parameter(name="RUN", help="Its id, its name, its beginning, or last.")]
-AgentName = Annotated[str, Parameter(name="FILE:AGENT", help="A Python file or module, a colon, and the agent in it.")]
+RunName = Annotated[str, explain("Its id, its name, its beginning, or last.", name="RUN")]
+AgentName = Annotated[str, explain("A Python file or module, a colon, and the agent in it.", name="FILE:AGENT")]
 AgentNames = Annotated[
-    str, Parameter(name="FILE:AGENT", help="The agents: each a Python file or module, and the agent in it.")
+    str, explain("The agents: each a Python file or module, and the agent in it.", name="FILE:AGENT")
 ]
 AnyAgent: TypeAlias = Agent[Any, Any, Any]
 """An agent of somebody's file: its types are known only there."""
-InputText = Annotated[
-    str | None, Parameter(name="INPUT", help="A text, or JSON for other types; else what is piped in.")
-]
+InputText = Annotated[str | None, explain("A text, or JSON for other types; else what is piped in.", name="INPUT")]
 TreeFlag = Annotated[Flag, explain("At the end, print all runs, iterations and calls.")]
 ForceFlag = Annotated[Flag, explain("Replace what is there.")]
 RulesFile = Annotated[Path | None, explain("Take the rules (allow, ask, deny) of this settings.json.")]

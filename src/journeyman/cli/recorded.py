@@ -14,7 +14,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from cyclopts import Parameter
 from pydantic_core import to_json
 
 from journeyman.cli.app import Mistake, Refused, explain_errors
@@ -235,7 +234,7 @@ def export(
     run: RunName,
     /,
     *,
-    as_: Annotated[Form, Parameter(name="--as", help="How it is written.")] = "jsonl",
+    as_: Annotated[Form, explain("How it is written.", name="--as")] = "jsonl",
     out: Annotated[Path | None, explain("The file to write; else stdout.")] = None,
     force: ForceFlag = False,
     shared: GivenOptions,

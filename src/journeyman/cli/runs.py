@@ -388,7 +388,7 @@ def _ask(info: RunInfo, effects: Sequence[str], at: str, *, yes: bool) -> None:
 
 
 def prune(
-    *runs: Annotated[str, Parameter(name="RUN", help="Their ids or names; or --older-than says which.")],
+    *runs: Annotated[str, explain("Their ids or names; or --older-than says which.", name="RUN")],
     older_than: Annotated[str | None, explain("Those that ended longer ago: 30d (s, m, h, d, w).")] = None,
     status: Annotated[recorded.Ended | None, explain("Only those that ended so; failed: also died, cancelled.")] = None,
     dry_run: Annotated[Flag, explain("Only say what would be forgotten.")] = False,

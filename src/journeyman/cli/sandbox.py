@@ -12,12 +12,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from journeyman import sandbox as sandboxes  # whose modules are loaded when somebody asks for a box
 from journeyman.cli.app import Mistake, explain_errors
-from journeyman.cli.options import BoxOptions, SandboxUse
+from journeyman.cli.options import BoxOptions, SandboxUse, explain
 from journeyman.cli.show.lines import Line, one_line, refusal_words
 from journeyman.cli.show.screen import stderr_console
 from journeyman.errors import name_and_words, quoted
@@ -164,7 +163,7 @@ def sandbox_lines(asked: AskedSandbox | None) -> Iterator[Line]:
 
 
 def sandbox(
-    *command: Annotated[str, Parameter(name="COMMAND", help="A command to be run in a box of this folder, behind --.")],
+    *command: Annotated[str, explain("A command to be run in a box of this folder, behind --.", name="COMMAND")],
 ) -> int:
     """Show what a sandbox holds here, or run a command in one.
 

@@ -9,8 +9,6 @@ import webbrowser
 from functools import partial
 from typing import Annotated, Final
 
-from cyclopts import Parameter
-
 from journeyman.cli.durable import find_store, tell
 from journeyman.cli.load_agent import AgentLoop
 from journeyman.cli.options import Flag, Port, explain
@@ -28,7 +26,7 @@ _HINTS: Final = {
 
 def view(
     store: Annotated[
-        str | None, Parameter(name="STORE", help="A file or the URL of a database; else as --store of the others.")
+        str | None, explain("A file or the URL of a database; else as --store of the others.", name="STORE")
     ] = None,
     /,
     *,

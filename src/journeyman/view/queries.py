@@ -62,9 +62,8 @@ _MARK: Final = (
     " ON CONFLICT (watcher, run) DO UPDATE SET until = excluded.until"
 )
 _LAST_EVENT: Final = 2_000_000_000  # behind all others, however many the run has
-_NTH: Final = (
-    "SELECT n FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND n > ? ORDER BY n LIMIT 1 OFFSET ?"
-)
+_RUN: Final = "(SELECT n FROM rec_runs WHERE id = ?)"
+_NTH: Final = f"SELECT n FROM rec_events WHERE run = {_RUN} AND n > ? ORDER BY n LIMIT 1 OFFSET ?"
 _EACH_TIME: Final = 100
 """How many events there may be of each state of a durable run that is not recorded."""
 
@@ -160,7 +159,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
     def _holds(self, run: RunDocument, filters: Filters) -> bool:
         text, id = filters.text, run["id"]
         if filters.tool:
-            query = "SELECT 1 FROM rec_events WHERE run = (SELECT n FROM rec_runs WHERE id = ?) AND tool = ? LIMIT 1"
+            query = f"SELECT 1 FROM rec_events WHERE run = {_RUN} AND tool = ? LIMIT 1"
             if not self.recordings.file.rows(query, (id, filters.tool)):
                 return False
         if not text or any(text.lower() in str(run[name]).lower() for name in ("id", "agent", "model", "input")):
@@ -169,13 +168,13 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
 
     def _was_said(self, id: str, text: str) -> bool:
         """Tell whether a text, as JSON writes it, stands in anything that happened in a recording."""
-        read, n = self.recordings.file.rows, "(SELECT n FROM rec_runs WHERE id = ?)"
+        read = self.recordings.file.rows
         forms = forms_of(dumped(text)[1:-1])
         for each in forms:
             like = "%" + each.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-            if read(f"SELECT 1 FROM rec_events WHERE run = {n} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
+            if read(f"SELECT 1 FROM rec_events WHERE run = {_RUN} AND body LIKE ? ESCAPE '\\' LIMIT 1", (id, like)):
                 return True
-        pieces = f"SELECT digest, body FROM rec_pieces WHERE root = {n} AND digest > ? ORDER BY digest LIMIT 50"
+        pieces = f"SELECT digest, body FROM rec_pieces WHERE root = {_RUN} AND digest > ? ORDER BY digest LIMIT 50"
         wanted, after = [each.lower() for each in forms], -(1 << 63)
         while found := read(pieces, (id, after)):
             bodies = [(unpack_piece(body) or b"").decode("utf-8", "replace").lower() for _, body in found]
@@ -204,10 +203,7 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         if run.status not in GOES_ON:
             return document
         settled: set[tuple[str, str]] = set()
-        query = (
-            "SELECT kind, path, coalesce(call, '') FROM rec_events"
-            " WHERE run = (SELECT n FROM rec_runs WHERE id = ?) ORDER BY n DESC LIMIT ?"
-        )
+        query = f"SELECT kind, path, coalesce(call, '') FROM rec_events WHERE run = {_RUN} ORDER BY n DESC LIMIT ?"
         for kind, path, call in self.recordings.file.rows(query, (run.id, _NEWEST)):
             if kind in _SETTLES:
                 settled.add((path, call))

@@ -19,7 +19,6 @@ from shlex import quote
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from cyclopts import Parameter
 from pydantic_core import to_json
 from rich.console import Console
 
@@ -57,7 +56,7 @@ _TERMINATED: Final = 143  # 128 and the number of SIGTERM, as shells report it
 
 def chat(  # noqa: PLR0913 - one for each option, all by name
     target: Annotated[
-        str | None, Parameter(name="FILE:AGENT", help="The agent, as for run; else an assistant in this folder.")
+        str | None, explain("The agent, as for run; else an assistant in this folder.", name="FILE:AGENT")
     ] = None,
     /,
     *,
@@ -83,10 +82,9 @@ def chat(  # noqa: PLR0913 - one for each option, all by name
         AgentLoop(shared.timeout, rules=rules) as loop,
         telemetry_in(shared) as telemetry,
     ):
-        make: Callable[..., AnyAgent] | None = None
+        made: AnyAgent | None = None
         if target is None:  # imported for it alone
-            make = resolve_name("journeyman.cli.chat.assistant:assistant")
-        made = None if make is None else make(model=shared.model, tools=tools)
+            made = resolve_name("journeyman.cli.chat.assistant:assistant")(model=shared.model, tools=tools)
         place = target or str(Path.cwd())
         agent = loop.agent(place, lent, mode=shared.mode, made=made, model=shared.model)
         tell_sandbox_in(asked, agent, shared)
@@ -217,9 +215,8 @@ class PlainTerminal:
         self._view = view
         self._keys = keys
         self._is_attended = is_attended
-        self.exit: Final = ChatExit(
-            view, keys, partial(end_process, terminal=STDOUT, last=b"\n"), is_patient=not is_attended
-        )
+        end = partial(end_process, terminal=STDOUT, last=b"\n")
+        self.exit: Final = ChatExit(view, keys, end, is_patient=not is_attended)
         self._screen = PlainScreen(plain_console() if is_attended else stderr_console())
         self._lock = Lock()
         """Guards what follows, and what is written."""

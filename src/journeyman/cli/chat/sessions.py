@@ -82,9 +82,8 @@ class SessionFile:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", StoreRepaired)  # the notice says it
-                    opened = Chat.open(
-                        agent, self.path, id=self._find_conversation(agent), runtime=runtime, on_event=on_event
-                    )
+                    id = self._find_conversation(agent)
+                    opened = Chat.open(agent, self.path, id=id, runtime=runtime, on_event=on_event)
                     chat = await stack.enter_async_context(opened)
             except StoreError as error:
                 hint = error.hint.removesuffix("To begin one of this id, give create=True.").rstrip()
