@@ -109,6 +109,12 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def _package() -> None:
+    """Read the package once, before the first test, whichever that is."""
+    assert all(module.nodes for module in package_modules())
+
+
 def meanings(modules: Sequence[Module]) -> dict[str, list[str]]:
     """Name, for each class and each alias of a type, the modules that define it."""
     found: dict[str, list[str]] = {}
@@ -176,14 +182,17 @@ def breaches(check: Check) -> list[tuple[str, str]]:
     return sorted((name, home) for name, homes in free.items() if len(homes) > may_stay for home in homes)
 
 
+@pytest.mark.usefixtures("_package")
 def test_no_word_of_the_glossary_is_defined_twice() -> None:
     assert breaches(words_with_two_meanings) == []
 
 
+@pytest.mark.usefixtures("_package")
 def test_a_variable_named_after_a_word_of_the_glossary_holds_that() -> None:
     assert breaches(variables_with_another_meaning) == []
 
 
+@pytest.mark.usefixtures("_package")
 def test_every_exception_is_still_needed_and_has_a_reason() -> None:
     needed = {*words_with_two_meanings(package_modules()), *variables_with_another_meaning(package_modules())}
     listed = {(name, home) for name, homes in EXCEPTIONS.items() for home in homes}

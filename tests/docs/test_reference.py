@@ -20,6 +20,12 @@ from tests.support.value_classes import SENTENCES
 from tests.test_docs import leads_somewhere
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _package() -> None:
+    """Read the package once, before the first test, whichever that is."""
+    package()
+
+
 @functools.cache
 def names() -> list[str]:
     """Return the public names, sorted. To look for them takes seconds: not while tests are collected."""
@@ -80,7 +86,6 @@ def public_members(name: str) -> Iterator[griffe.Object]:
 
 
 def test_a_sentence_that_stands_beside_the_source_is_needed_there() -> None:
-    package()
     assert [
         f"{name}.{field}"
         for name, sentences in SENTENCES.items()
@@ -90,9 +95,9 @@ def test_a_sentence_that_stands_beside_the_source_is_needed_there() -> None:
 
 
 def test_what_is_hidden_from_the_reference_is_there_and_not_in_it() -> None:
-    assert "prepare_request" not in described("journeyman.models.google.GoogleModel")
     hidden = {f"hidden {name}.{member}" for name, those in SENTENCES["hidden"].items() for member in those}
     assert hidden - VALUE_CLASSES.given == set()
+    assert "prepare_request" not in described("journeyman.models.google.GoogleModel")
 
 
 def test_what_a_public_name_raises_itself_is_in_its_docstring() -> None:
