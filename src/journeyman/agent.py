@@ -276,9 +276,6 @@ class Agent(SentByName, Generic[Out, In, Deps]):
         return self.system.mode if _is_team_prompt(self.system) else "append"
 
 
-# -- what a definition compiles to -------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class Plan(Generic[Co]):
     """A definition, compiled."""
@@ -359,9 +356,6 @@ def _system_of(agent: Agent[Any, Any, Any]) -> SystemPrompt | Maker[Any, SystemP
 
 def _is_team_prompt(given: object) -> TypeIs[TeamPrompt[Any, Any]]:
     return isinstance(given, TeamPrompt)
-
-
-# -- the checks -------------------------------------------------------------------------------------------------------
 
 
 def _check_sections(agent: Agent[Any, Any, Any]) -> Iterator[Problem]:

@@ -383,9 +383,6 @@ def _cost_of(price: Price, input_tokens: int, output_tokens: int) -> float:
     return (input_tokens * dearest + output_tokens * price.output) / 1_000_000
 
 
-# -- what was used -----------------------------------------------------------------------------------------------------
-
-
 UNKNOWN_TOOLS: Final = "(unknown)"
 """Under this name all calls of tools that do not exist are counted: the names are the model's, and endless."""
 

@@ -231,8 +231,6 @@ class _Summariser:
         known = self.situation.memory.get("summaries", [])
         return known if isinstance(known, list) else []  # pyright: ignore[reportUnknownVariableType] - put there above
 
-    # -- what is summed up
-
     def _part(self, messages: Sequence[Message], excess_tokens: int) -> _Stretch | None:
         end = self._end(messages)
         if end is None:
@@ -304,8 +302,6 @@ class _Summariser:
             if name in last and last[name].tool_use_id not in stay
         )
 
-    # -- where it goes
-
     def _insert_summary(self, messages: Sequence[Message], part: _Stretch, text: Text) -> list[Message]:
         rest = messages[part.end :]
         if part.into is not None:
@@ -316,8 +312,6 @@ class _Summariser:
         if not said and rest[0].role == "user":
             said, rest = rest[0].content, rest[1:]
         return [Message("user", (text, *said)), *rest]
-
-    # -- how it is made
 
     async def _summary(self, earlier: Sequence[Summary], messages: Sequence[Message]) -> Summary:
         """Ask for the summary; of less, from the oldest on, when the model says that it is too much.
@@ -379,9 +373,6 @@ def _without_oldest(texts: list[str]) -> list[str]:
     return texts[max(1, len(texts) // 5) :]
 
 
-# -- places in a conversation ------------------------------------------------------------------------------------------
-
-
 def _last_prompt(messages: Sequence[Message]) -> int:
     """Return where the prompt stands that is being worked on; -1 if there is none."""
     for index in range(len(messages) - 1, -1, -1):
@@ -413,9 +404,6 @@ def _with_blocks(message: Message, change: Callable[[Block], Block]) -> Message:
     content = tuple(change(block) for block in message.content)
     same = all(after is before for after, before in zip(content, message.content, strict=True))
     return message if same else replace(message, content=content)
-
-
-# -- a summary ---------------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -541,9 +529,6 @@ def _first(texts: Sequence[str], n_chars: int) -> tuple[str, ...]:
         if n_chars <= 0:
             break
     return tuple(kept)
-
-
-# -- the conversation as a text ----------------------------------------------------------------------------------------
 
 
 def transcript_of(messages: Sequence[Message]) -> list[str]:

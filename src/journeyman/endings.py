@@ -144,9 +144,6 @@ _CUT_HINTS: Final[dict[CutBy, str]] = {
 }
 
 
-# -- one context class for each code ----------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class ModelUnavailableContext:
     """The model cannot be used: none is set or none has that name, its key or a package is missing, or it cannot do

@@ -113,8 +113,6 @@ HOW_TO_SEE_MORE: Final = "Set the logger 'journeyman' to DEBUG for its words and
 """Ends each line about what was caught; the command line has another way."""
 
 
-# -- what is caught and not raised ------------------------------------------------------------------------------------
-
 Told: TypeAlias = "set[tuple[str, str]]"
 """What was logged already: what raised, and where."""
 

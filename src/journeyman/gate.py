@@ -363,9 +363,6 @@ class ChecksTools(Protocol):
         ...
 
 
-# -- gates with a memory ----------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class Seen:
     """The result of a call, as the model will read it with the next model call."""
@@ -413,9 +410,6 @@ class Remembers(Protocol):
     def for_run(self, path: tuple[str, ...]) -> RunGate:
         """Return the gate of a run that is about to begin. It is asked instead of this one."""
         ...
-
-
-# -- asking them ------------------------------------------------------------------------------------------------------
 
 
 _ROUNDS: Final = 4

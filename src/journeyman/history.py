@@ -95,8 +95,6 @@ class History:
                 self._replay(message, closing)
         self.close(closing)
 
-    # -- reading
-
     @property
     def staged(self) -> tuple[UserContent | ToolResult, ...]:
         """The content of the next user message, as far as it is known: results, then texts."""
@@ -120,8 +118,6 @@ class History:
     def export(self) -> tuple[Message, ...]:
         """Return the committed messages, as they are now."""
         return tuple(self._messages)
-
-    # -- writing
 
     def say(self, *content: UserContent) -> list[UserContent]:
         """Stage content for the next user message, after the results, and return it. Blank texts are left out."""
@@ -205,8 +201,6 @@ class History:
         self._messages[turn] = kept
         # What was stored of the conversation is no longer true from here on: whoever stores it writes it again.
         self.changed_from = min(self.changed_from, turn.start)
-
-    # -- inside
 
     def _append_user(self, content: tuple[Block, ...]) -> Message:
         if self._ends_with("user"):
@@ -408,9 +402,6 @@ def with_origin(block: UserContent) -> UserContent:
             if block.text.startswith(mark):
                 return replace(block, origin=origin)
     return block
-
-
-# -- conversations of other programs ----------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -102,9 +102,6 @@ def as_json(value: object) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-# -- a step as it is stored --------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class StepFacts:
     """The facts that a step's writer stores beside its value. Who counts reads these, and never the value."""
@@ -361,8 +358,6 @@ class _NoJournal(Journal, Reservation):
 NO_JOURNAL: Final = _NoJournal()
 
 
-# -- what a step answers ----------------------------------------------------------------------------------------------
-
 # Enough to notice another conversation, at eight bytes a step: it need not withstand anybody, since who may write here
 # may do all.
 _ABOUT_BYTES: Final = 8
@@ -432,9 +427,6 @@ def _stable_bytes(value: object) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # bytes of an image, half a surrogate pair
         return repr(value).encode("utf-8", "surrogatepass")
-
-
-# -- steps that a journal stores itself --------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True)
@@ -707,9 +699,6 @@ class Section(Journal):
 
     def n_cut_calls(self, prefix: str = "") -> int:
         return self.journal.n_cut_calls(f"{self.prefix}/{prefix}")
-
-
-# -- recordings --------------------------------------------------------------------------------------------------------
 
 
 def new_id(now: float) -> str:

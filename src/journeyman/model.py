@@ -175,7 +175,6 @@ class Response:
     """The provider's id of the answer."""
 
 
-# -- the parts of an answer, in the order in which they may come ------------------------------------------------------
 #
 # Not frozen: they are made by the hundred for each response, and a frozen one costs three times as much to make. The
 # benchmark `over-http` needs it.

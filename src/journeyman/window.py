@@ -152,9 +152,6 @@ class Compaction:
         return window - min(reserve, window // 2)
 
 
-# -- what may be left of a conversation -------------------------------------------------------------------------------
-
-
 def has_results(message: Message) -> bool:
     """Tell whether the message answers calls. What a user says without being called is a *prompt*."""
     # The first block tells: results stand in front of anything else, or providers refuse the message.
@@ -259,9 +256,6 @@ def _without_thinking(message: Message) -> Message:
     content = tuple(block for block in message.content if not isinstance(block, _THINKING))
     # Not nothing: an empty message is refused by every provider.
     return replace(message, content=content or (Text("(nothing said)"),))
-
-
-# -- the size of things -----------------------------------------------------------------------------------------------
 
 
 def estimate_text(text: str) -> int:
@@ -527,8 +521,6 @@ class CompactedView:
         self._estimate = sum(map(estimate_message, self.messages))
         self._anchor, self._anchored_at = int((self._prefix_tokens + self._estimate) * ratio), self._estimate
         self._n_failures, self.is_compacted = 0, True
-
-    # -- the breaker
 
     def count_failure(self) -> None:
         """Count a compaction that saved nothing."""

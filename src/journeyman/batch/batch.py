@@ -417,8 +417,6 @@ class BatchWork(Generic[Given, Handed]):
                     numbers,
                 )
 
-    # -- taking inputs
-
     async def _take_all(self) -> None:
         enter(pause=self._pause)  # in the context of this task, and so of the runs that it begins
         take_next = self._source()
@@ -466,8 +464,6 @@ class BatchWork(Generic[Given, Handed]):
             self._queue.append(taken)
         taken.run.add_done_callback(lambda _: self._finish(taken))
         return True
-
-    # -- one run has ended
 
     def _finish(self, taken: _TakenInput[Given, Handed]) -> None:
         self._running.discard(taken)

@@ -107,8 +107,6 @@ class Chat(Generic[Out, In]):
         self._last: Result[Out] | None = None
         self._compaction: asyncio.Task[ContextCompacted] | None = None
 
-    # -- opening and leaving
-
     @overload
     @staticmethod
     def open(
@@ -210,8 +208,6 @@ class Chat(Generic[Out, In]):
             await end_tape(self._runs.runtime, self._watch.tape, "left")
             if stack is not None:
                 await stack.aclose()
-
-    # -- turns
 
     @overload
     async def prompt(self, input: In) -> Result[Out]: ...
@@ -436,8 +432,6 @@ class Chat(Generic[Out, In]):
         self._turn, self._last = None, result
         self._watch.show(TurnEnded(path=self._path, result=result, usage=turn.usage))
 
-    # -- saying
-
     def steer(self, text: str) -> Receipt:
         """Say `text` before the next model call. Calls that have not begun by then are not made.
 
@@ -486,8 +480,6 @@ class Chat(Generic[Out, In]):
             if receipt is not None:
                 receipt.disposition = "resumed"
             self._begin(self._runs.input, goes_on=True)
-
-    # -- stopping
 
     def abort(self, reason: str = "aborted by the user") -> None:
         """Stop the turn that goes on; see `Turn.abort`. The queues stay. Without a turn nothing happens."""
@@ -550,8 +542,6 @@ class Chat(Generic[Out, In]):
         if self._turn is not None and self._turn.is_here():
             raise RuntimeError(f"A chat cannot be {what} from inside its own turn: that would never end.")
 
-    # -- asking and watching
-
     def answer(self, id: str, answer: Decision | str) -> None:
         """Answer an `ApprovalRequested` with a decision, or a `QuestionAsked` with a text. Any thread may.
 
@@ -577,8 +567,6 @@ class Chat(Generic[Out, In]):
                 self._listeners.remove(listener)
 
         return unsubscribe
-
-    # -- looking
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -158,8 +158,6 @@ class Runs:  # noqa: PLR0904 - one verb for each thing that is done to a convers
         await self.keep_patiently()
         return result
 
-    # -- turns that are durable runs
-
     async def find(self) -> bool:
         """Find a turn that has begun and not ended: `unfinished` holds it then. Return whether there is one."""
         if self._durable is None:

@@ -207,9 +207,6 @@ class Hold(NeverAwaited):
         return self.__aenter__().__await__()
 
 
-# -- what a chat is made of -------------------------------------------------------------------------------------------
-
-
 async def opened_model(model: Model | str, stack: AsyncExitStack) -> Model | None:
     """Return the model, open until `stack` is left. None: there is none of that name, as every prompt will say."""
     if isinstance(model, str):

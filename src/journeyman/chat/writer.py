@@ -221,9 +221,6 @@ def first_difference(before: Sequence[Message], after: Sequence[Message]) -> int
     return next((position for position, (old, new) in pairs if old != new), min(len(before), len(after)))
 
 
-# -- turns that are durable runs ---------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(kw_only=True)
 class TurnLife:
     """A turn that is a durable run, as the process has it that drives it: a chat's, or a worker's."""

@@ -144,9 +144,6 @@ def _show(cassette: Cassette, stdout: Stdout, *, quiet: bool) -> int:
     return 0
 
 
-# -- a recording as a test ---------------------------------------------------------------------------------------------
-
-
 def make_test(
     run: RunName,
     target: Annotated[str | None, explain("The agent, if not the recorded one.", name="FILE:AGENT")] = None,
@@ -359,9 +356,6 @@ def _import_of(origin: str, place: Path) -> tuple[str, str]:
     here = place.parent.resolve()
     is_found = here == top and not (here / "__init__.py").is_file()
     return "" if is_found else os.path.relpath(top, here), ".".join(names)
-
-
-# -- a cassette by itself ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

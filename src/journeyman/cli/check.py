@@ -60,9 +60,6 @@ def _problem_lines(place: str, error: DefinitionError) -> Iterator[str]:
         yield f"    {problem.hint}"
 
 
-# -- the definition ---------------------------------------------------------------------------------------------------
-
-
 def _definition_lines(agent: AnyAgent) -> Iterator[str]:
     yield _label(agent.name, agent.description)
     yield ""
@@ -201,9 +198,6 @@ def _tool_words(tool: AnyTool | Toolset[Any]) -> str:
     cache = f"cached per {tool.cache}" if tool.cache else ""
     traits = [trait for trait in ("parallel" if tool.parallel else "", tool.effect or "", cache) if trait]
     return f"{tool.name} ({', '.join(traits)})" if traits else tool.name
-
-
-# -- the tools, as the model sees them --------------------------------------------------------------------------------
 
 
 def _tool_lines(agent: AnyAgent) -> Iterator[str]:

@@ -80,9 +80,6 @@ _LINGER_S: Final = 0.05
 _PLACE: Final = re.compile(r"attempt/(\d+)/iteration/(\d+)")
 
 
-# -- the store ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class StorePlace:
     """The store of the durable runs, as a path or a URL, and how the command line named it."""
@@ -257,9 +254,6 @@ def _record_on(place: StorePlace, info: RunInfo, options: SharedOptions) -> Abst
     return recording_in(replace(options, store=place.named, record=is_recorded))
 
 
-# -- what is said of a run ---------------------------------------------------------------------------------------------
-
-
 def tell(*lines: str) -> None:
     """Print lines on stderr, each whole, however narrow the terminal is."""
     console = stderr_console()
@@ -321,9 +315,6 @@ def _explain_unended(info: RunInfo, place: StorePlace) -> int:
         case _:
             tell(f"The run {name} waits for its time. Go on later: {again}")
     return SUSPENDED
-
-
-# -- driving a run -----------------------------------------------------------------------------------------------------
 
 
 def begin(job: Job, target: str, kept: Kept) -> int:
@@ -420,9 +411,6 @@ def _present(stage: Stage, place: StorePlace, info: RunInfo, outcome: DriveOutco
     return 0
 
 
-# -- the commands ------------------------------------------------------------------------------------------------------
-
-
 async def _load_known(durable: Durable, run: str) -> tuple[RunInfo, str | None, PermissionMode | None]:
     """Return what is stored of a run, and by which model and in which mode it is driven."""
     row = await durable.hub.row(run)
@@ -506,8 +494,6 @@ def stop_run(run: str, reason: str, shared: SharedOptions) -> int:
     tell(f"The run {name} has ended{' as cancelled' if is_cancelled else ', before it was cancelled'}.")
     return 0
 
-
-# -- speaking to a run -------------------------------------------------------------------------------------------------
 
 Said: TypeAlias = Literal["approve", "answer", "steer", "hold", "release"]
 Verb: TypeAlias = Literal["approve", "answer", "steer", "hold", "release", "stop"]

@@ -93,9 +93,6 @@ def awaited_threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each is not main and not each.daemon]
 
 
-# -- signals ----------------------------------------------------------------------------------------------------------
-
-
 class Interrupt:
     """Listens for signals while its block runs."""
 

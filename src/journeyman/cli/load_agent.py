@@ -136,9 +136,6 @@ def load_file(path: Path) -> ModuleType:
     return _load_or_explain(str(path), lambda: _import(".".join(names).removesuffix(".__init__")))
 
 
-# -- what was typed ---------------------------------------------------------------------------------------------------
-
-
 def _split_target(target: str) -> tuple[str, str]:
     """Cut off the attribute, if there is one; a drive letter is none."""
     origin, colon, attribute = target.rpartition(":")
@@ -176,9 +173,6 @@ def _load_module(target: str) -> tuple[ModuleType, str, str]:
     return _load_or_explain(origin, lambda: _import(origin)), origin, attribute
 
 
-# -- importing --------------------------------------------------------------------------------------------------------
-
-
 def _search_first(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
@@ -206,9 +200,6 @@ def _execute(path: Path, name: str) -> ModuleType:
         del sys.modules[spec.name]
         raise
     return module
-
-
-# -- what a file may do when it is imported ---------------------------------------------------------------------------
 
 
 def _attribute(value: object, name: str, origin: str) -> object:
@@ -260,9 +251,6 @@ def misdefined_agent(origin: str, place: str, error: DefinitionError) -> Misdefi
     return Misdefined(one_line(text), f"See them all: journeyman check {short_path(origin)}", place=place, error=error)
 
 
-# -- the agents of a module -------------------------------------------------------------------------------------------
-
-
 def _agents_in(module: ModuleType) -> Mapping[str, AnyAgent]:
     """Return the agents by the first name each has in the module."""
     found: dict[int, tuple[str, AnyAgent]] = {}
@@ -296,8 +284,6 @@ def describe_kind(value: object) -> str:
     name = "class" if isinstance(value, type) else type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
-
-# -- the agent that is open --------------------------------------------------------------------------------------------
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 _SAID_CHARACTERS: Final = 500
@@ -561,9 +547,6 @@ def _hint(made: object, value: object) -> str:
     return "Return the agent from it." if made is value else "Yield the agent from it."
 
 
-# -- the time ----------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _ended_by_one_interrupt() -> Generator[None]:
     """Let the first Ctrl-C end the block, also what blocks the loop in it. The runner's own handler would only cancel
@@ -596,7 +579,6 @@ async def _give_up(task: asyncio.Task[None], late: Mistake) -> NoReturn:
     raise late
 
 
-# -- what is said of a file that raises, or of a module that is not found ----------------------------------------------
 #
 # What has the name of a file or a folder of the user's is never something to install; the package that has this name in
 # a public index is a stranger's.
@@ -675,9 +657,6 @@ def _lacking(text: str, name: str, parent: ModuleType, *, is_target: bool) -> Mi
     close = get_close_matches(wanted, [each.name for each in pkgutil.iter_modules(parent.__path__)], n=1)
     hint = f"Did you mean {held}.{close[0]}?" if close else f"Look at what {held} has."
     return Mistake(f"{text}." if is_target else f"{text}, which {held} does not have.", hint)
-
-
-# -- what is the user's own --------------------------------------------------------------------------------------------
 
 
 def _find_own(name: str, starts: Sequence[Path]) -> Path | None:

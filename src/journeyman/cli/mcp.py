@@ -111,9 +111,6 @@ def _write_notice(text: str) -> None:
     sys.stderr.flush()
 
 
-# -- pins -------------------------------------------------------------------------------------------------------------
-
-
 @mcp.command(**describe("mcp pin"))
 def pin(
     *target: Annotated[

@@ -56,9 +56,6 @@ def open_recordings(place: StorePlace) -> Generator[Recordings]:
                 tell(recordings.notice)
 
 
-# -- one recording -----------------------------------------------------------------------------------------------------
-
-
 def documents(infos: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     """Return recordings as JSON values."""
     dumped = adapter_of(list[RecordedRun]).dump_python([*infos], mode="json")
@@ -172,9 +169,6 @@ _WORDS: Final[dict[str, Callable[[RecordedEvent, dict[str, Any]], str]]] = {
 }
 
 
-# -- following, comparing ----------------------------------------------------------------------------------------------
-
-
 def follow(place: StorePlace, run: str, *, json: bool) -> int:
     """Follow a recording while it is made, also by another process, until it ends."""
     stdout = Stdout()
@@ -225,9 +219,6 @@ def compare(place: StorePlace, run: str, other: str, *, json: bool) -> int:
         mark = " " if left == right else "|"
         stdout.write_text(f"{left[:_WIDEST]:<{_WIDEST}} {mark} {right[:_WIDEST]}".rstrip())
     return 0
-
-
-# -- exports -----------------------------------------------------------------------------------------------------------
 
 
 def export(
@@ -320,9 +311,6 @@ FORMS: Final[dict[str, Callable[[Recordings, RecordedRun], Iterator[str]]]] = {
 """What writes each form."""
 
 
-# -- forgetting --------------------------------------------------------------------------------------------------------
-
-
 def choose_ended(
     recordings: Recordings, ids: Sequence[str], *, older_s: float, ended: Ended | None
 ) -> tuple[list[RecordedRun], dict[str, bool]]:
@@ -343,9 +331,6 @@ def choose_ended(
     if live := [run.id for run in found if run.status in GOES_ON]:
         raise Refused(f"The recording {live[0]} goes on.", "Forget it once its run has ended.")
     return [run for run in found if ended in (None, "done" if run.status == "done" else "failed")], durable
-
-
-# -- recording ---------------------------------------------------------------------------------------------------------
 
 
 def recorder(store: str | None, *, target: str | None = None, quiet: bool = False) -> OpenRecords:

@@ -329,9 +329,6 @@ def _listener_of(job: Job, screen: Screen) -> Listener | None:
     return tell_all
 
 
-# -- the end of a run -------------------------------------------------------------------------------------------------
-
-
 def present(stage: Stage, result: Result[Any]) -> int:
     """Print the result, the whole tree, and what went wrong. Return the exit code."""
     job, screen = stage.job, stage.screen
@@ -379,9 +376,6 @@ def output_text(agent: AnyAgent, output: object) -> str:
 def output_json(agent: AnyAgent, output: object) -> JsonValue:
     """Return an output as plain JSON values."""
     return plain_output(output, agent.plan.outputs.kind)
-
-
-# -- the input --------------------------------------------------------------------------------------------------------
 
 
 def read_text(text: str | None) -> str:
@@ -467,9 +461,6 @@ def parse_input(agent: AnyAgent, text: str) -> object:
     except ValueError as error:
         raise InvalidArguments("input", [f"it is not valid JSON: {error}"]) from error
     return schema.parse_checked(write_json({"value": value}))
-
-
-# -- stdout -----------------------------------------------------------------------------------------------------------
 
 
 class Stdout:

@@ -48,9 +48,6 @@ _TAKEN_S: Final = 60.0
 """A run that is ready for longer waits for a worker that is not there."""
 
 
-# -- looking at runs ---------------------------------------------------------------------------------------------------
-
-
 def runs(
     *,
     status: Annotated[RunStatus | None, explain("Only with this status.")] = None,
@@ -305,9 +302,6 @@ def _step_lines(steps: Sequence[dict[str, Any]]) -> list[str]:
     ]
 
 
-# -- forks -------------------------------------------------------------------------------------------------------------
-
-
 def fork(
     run: RunName,
     /,
@@ -382,9 +376,6 @@ def _ask(info: RunInfo, effects: Sequence[str], at: str, *, yes: bool) -> None:
     tell("May they? [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Mistake("Nothing was forked.", "Choose a later place with --at, or answer y.")
-
-
-# -- forgetting --------------------------------------------------------------------------------------------------------
 
 
 def prune(

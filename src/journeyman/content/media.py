@@ -43,9 +43,6 @@ _NOUNS: Final[Mapping[FileKind, str]] = {"image": "picture", "document": "docume
 _CLASSES: Final[Mapping[FileKind, str]] = {"image": "Image", "document": "Document", "audio": "Audio"}
 
 
-# -- what some bytes are -----------------------------------------------------------------------------------------------
-
-
 def kind_of(media_type: str) -> FileKind | None:
     """Return what stands for files of this type: `image`, `audio`, `document` (PDF and texts), or None."""
     main = media_type.partition("/")[0]
@@ -160,9 +157,6 @@ def decode_base64(base64: str) -> bytes:
         return b64decode(base64, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"its Base64 text is damaged ({error})") from None
-
-
-# -- what a model takes ------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True)

@@ -102,9 +102,6 @@ def _open_twin(kind: type[Any]) -> type[Any]:
     return new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
 
 
-# -- the constructor --------------------------------------------------------------------------------------------------
-
-
 class _Mark:
     """A default that stands for something else: an argument that must be given, or a value that is made each time."""
 
@@ -248,9 +245,6 @@ def _init_parameters(every: Sequence[DataclassField[Any]]) -> Iterator[inspect.P
             default=inspect.Parameter.empty if _is_required(each) else default,
             annotation=_Written(each.type) if isinstance(each.type, str) else each.type,
         )
-
-
-# -- the other methods ------------------------------------------------------------------------------------------------
 
 
 def _comparing(made: type[DataclassInstance], *, frozen: bool) -> tuple[object, object]:

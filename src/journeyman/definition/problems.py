@@ -35,9 +35,6 @@ class JourneymanError(Exception):
         return BaseException.__new__, (type(self), *self.args), self.__dict__
 
 
-# -- errors of any class -----------------------------------------------------------------------------------------------
-
-
 def words_of(error: BaseException) -> str:
     """Return the text of an error of any class; empty when it has none."""
     try:
@@ -63,9 +60,6 @@ def portable(error: BaseException) -> BaseException:
     except Exception:  # noqa: BLE001 - whatever a stranger's class raises when it is taken apart, or made again
         return StoredError(name_and_words(error))
     return error
-
-
-# -- definitions -------------------------------------------------------------------------------------------------------
 
 
 def join_sentences(*sentences: str) -> str:
@@ -109,9 +103,6 @@ def raise_problems(subject: str, problems: Iterable[Problem]) -> None:
     """
     if found := [*problems]:
         raise DefinitionError(subject, found)
-
-
-# -- fields and arguments of the wrong kind ---------------------------------------------------------------------------
 
 
 def is_count(value: object, least: int = 1) -> bool:
@@ -164,16 +155,10 @@ def field_problems(code: str, where: str, holder: object, kinds: Mapping[str, Ki
             yield Problem(code, f"{where}{name} is {value!r}.", kind[1])
 
 
-# -- words that a message needs ---------------------------------------------------------------------------------------
-
-
 def missing_attribute(given: object, what: str, name: str, why: str = "") -> str:
     """Say that an object has no such attribute, or `why`, and where people look for one, what to write instead."""
     why = why or f"{type(given).__name__!r} object has no attribute {name!r}"
     return join_sentences(why, foreign_names("attributes", what).get(name, ""))
-
-
-# -- arguments that do not fit ----------------------------------------------------------------------------------------
 
 
 def meant(name: str, known: Iterable[str], others: Mapping[str, str] | None = None) -> str:

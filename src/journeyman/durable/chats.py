@@ -88,8 +88,6 @@ class ChatSession:
         await wait_until_ended(working)  # also if the waiting is cancelled: what it writes counts
         return working.result()
 
-    # -- turns
-
     async def begin_turn(
         self, agent: Agent[Any, Any, Any], input: object, *, number: int, goes_on: bool, runtime: Runtime
     ) -> None:

@@ -44,9 +44,6 @@ _LOOK_S: Final = 1.0
 _MOST_RUNS: Final = 10_000
 
 
-# -- what is sent out --------------------------------------------------------------------------------------------------
-
-
 class Here(RunProcess, Protocol):
     """The process in which runs are driven, and its services for them."""
 
@@ -113,8 +110,6 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
     @property
     def is_resumed(self) -> bool:
         return self._row.lives > 1
-
-    # -- starting
 
     async def start(self, step: RunStep, sent: SentRun) -> str:
         async with self._joining:  # two members of one name must not join at once
@@ -203,8 +198,6 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         known = self._life.known.get(key)
         return None if known is None or known.value is None else str(loads(decode_step(known.value)[1])["run"])
 
-    # -- looking
-
     async def all(self) -> Sequence[TaskInfo]:
         return [await self._info(run) for run in self._runs]
 
@@ -256,8 +249,6 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
                 return True
         return False
 
-    # -- saying and stopping
-
     async def message(self, id: str, text: str, *, dedup: str) -> Delivery:
         # Numbered by the step of the sender, so that a second life of it says nothing twice.
         is_read = await self._say(self._run(id), "mail", f"{self._row.id}/{dedup}", {"text": text})
@@ -282,8 +273,6 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             if row is None or row.status in OVER:
                 return
             await self._here.changed(_LOOK_S, since=mark)
-
-    # -- the team
 
     def note(self, signal: Signal) -> None:
         """Note that a member has said that it is idle."""
@@ -390,9 +379,6 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             await self.let_go(EVERYBODY)
 
 
-# -- how one has ended -------------------------------------------------------------------------------------------------
-
-
 def info_of_sent(row: Row, head: Head, *, now: float) -> TaskInfo:
     """Return a run that was sent out, as a task, without what came of it."""
     waits = {"ready": "waits for a worker", "blocked": f"blocked: {row.why}", "held": "held", "waiting": "waits"}
@@ -427,9 +413,6 @@ def budget_of(above: Above, parent: Budget | None) -> Budget:
     """Return what a run draws on beside its own limits: what the runs above had left when they sent it out."""
     left = above.allowance
     return Budget(tokens=left.tokens, cost=left.cost, calls=left.calls, scope="background", parent=parent)
-
-
-# -- what is said to a run by others -----------------------------------------------------------------------------------
 
 
 class SignalPost(Post):

@@ -262,8 +262,6 @@ class RunDriver:
                 pass
         self.stirred.call()
 
-    # -- a life begins
-
     async def _life(self, head: Head) -> Lease:
         if self.here.strict and not head.accepts and (differ := self._differences(head)):
             raise RunBlocked(self.claim.row.id, f"{differ}, and the program is strict")
@@ -444,8 +442,6 @@ class RunDriver:
         else:
             self.abort.abort(reason)
 
-    # -- a life goes on
-
     async def _watch_run(self, carrying: asyncio.Task[Any], run: Run, life: Lease, intake: Intake) -> Exit | None:
         """Wait until the run is over, or has to leave and is given back. None: it is over."""
         while True:
@@ -536,8 +532,6 @@ class RunDriver:
         """Read something of the run; again, as long as what keeps it from being read may pass."""
         id = self.claim.row.id
         return await patiently(lambda: work(id), what=f"what is stored of the run {id}")
-
-    # -- a life ends
 
     async def _settle(self, result: Result[Any]) -> bool:
         """Store how the run has ended. False: the run was stopped before that."""

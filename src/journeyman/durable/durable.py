@@ -170,8 +170,6 @@ class Durable:
     ) -> None:
         await self.hub.close()
 
-    # -- beginning and going on
-
     @overload
     async def run(self, agent: Agent[Out, In], input: In, **options: Unpack[DurableOptions]) -> Result[Out]: ...
     @overload
@@ -474,8 +472,6 @@ class Durable:
             raise RunDiffers(id or "", "it is not the fork that was just made")
         return RunHandle(self.hub, made.id, agent)
 
-    # -- finding runs
-
     async def get(self, run: str, agent: Agent[Out, Any] | None = None) -> RunHandle[Out]:
         """Return a run by its id, its name, or a beginning of either that no other run has. If you give its agent, the
         output of its result has the agent's type.
@@ -574,8 +570,6 @@ class Durable:
             await engine.drop_days(before)
         return tuple(found.values())
 
-    # -- chats
-
     def session(
         self, id: str | None = None, *, agent: str, any_agent: bool = False, create: bool = False
     ) -> ChatSession:
@@ -611,8 +605,6 @@ class Durable:
         finally:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
                 await wait_until_ended(asyncio.ensure_future(asyncio.to_thread(opening.result().close)))
-
-    # -- inside
 
     def _usable(self, program: Program) -> Program:
         self.hub.check()
@@ -671,9 +663,6 @@ class Durable:
             self.hub.tell_queued(row)
         self.hub.notify(has_signal=False)
         return row
-
-
-# -- forms and differences ---------------------------------------------------------------------------------------------
 
 
 def _misuse(program: Program, *, max_attempts: int | None = None, history: Sequence[Message] = ()) -> list[str]:

@@ -117,9 +117,6 @@ def is_own_system(step: Record) -> bool:
     return step.kind == "system" and (step.attempt, step.iteration) == (0, 0)
 
 
-# -- forks
-
-
 def check_place(run: str, records: Sequence[Record], at: tuple[int, int]) -> None:
     """Raise a `ValueError` if a run was never at an attempt and iteration."""
     places = {(each.attempt, each.iteration) for each in records} - {(0, 0)}

@@ -265,8 +265,6 @@ class Lease:
                 self.deaths[each.epoch] = each.deaths
         self.used_up.update(taken_by(each))
 
-    # -- may it go on?
-
     def close(self) -> None:
         """Let no step begin until it is opened again."""
         self._is_open.clear()
@@ -309,8 +307,6 @@ class Lease:
         place = "the model is asked something else" if is_of_model else "the call is another one"
         await self.leave(Exit(how="blocked", why=f"at {key}, {place} than when its stored answer was given"))
 
-    # -- how far is it?
-
     def is_idle_for(self, seconds: float) -> bool:
         """Tell whether nothing but questions, or what may still be said, has been open for so long."""
         waits = self.rests or bool(self.questions)
@@ -338,8 +334,6 @@ class Lease:
     def place(self) -> tuple[int, int]:
         """The attempt and the iteration of the newest step of the run itself."""
         return max((known.at for known in self.known.values()), default=(0, 0))
-
-    # -- what is written
 
     async def put(
         self,
@@ -513,8 +507,6 @@ class RunJournal(Journal):
     def go_live(self, key: str) -> None:
         """Be told that a step is new."""
         self._lives.go_live(key)
-
-    # -- waiting for an answer
 
     async def wait(self, step: RunStep, approval: Approval, *, expires_s: float | None) -> Decision | None:
         question, here = question_of_approval(step, approval), self._questions

@@ -41,8 +41,6 @@ why; `done`, `failed`: it has ended."""
 OVER: Final[tuple[Status, ...]] = ("done", "failed")
 OPEN: Final[tuple[Status, ...]] = ("ready", "running", "waiting", "held", "blocked")
 
-# -- one step ----------------------------------------------------------------------------------------------------------
-
 MOST_BYTES: Final = 16_000_000
 """A step whose value is longer, as JSON, is not stored. All steps of a run are read into memory when it goes on."""
 
@@ -154,9 +152,6 @@ def unpack_step(stored: Record) -> bytes:
         return codec.unpack(stored.body or b"")
     except codec.DamagedValue as error:
         raise RunBlocked(stored.run, f"its step {stored.key} is damaged: {error}") from error
-
-
-# -- a run -------------------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -517,9 +512,6 @@ class Change:
     conversation: str = ""
     """The session, or the run by itself, to whose conversation `lines` are added in the same transaction."""
     lines: Sequence[NewRecord] = ()
-
-
-# -- ids ---------------------------------------------------------------------------------------------------------------
 
 
 # Names stand in indexes, in addresses and on pages.

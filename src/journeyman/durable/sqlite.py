@@ -125,8 +125,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         if self._file.is_damaged:
             repair_on_close(self.path)
 
-    # -- runs
-
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         def work(connection: Connection) -> Row:
             given = row.name, row.agent, row.dedup
@@ -255,8 +253,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
 
         return await self._written(work)
 
-    # -- steps and signals
-
     async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
         which, given = ("run = ?", (id,)) if key is None else ("run = ? AND key = ?", (id, key))
         found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE {which} ORDER BY n", given)
@@ -296,8 +292,6 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         # This number changes when another connection has written, and not for what this one writes.
         before, self._n_changes = self._n_changes, self._file.rows("PRAGMA data_version")[0][0]
         return before != self._n_changes
-
-    # -- the file
 
     async def _rows(self, where: str, given: Sequence[object]) -> list[Row]:
         found = await self._read(f"SELECT {_LIST} FROM jm_runs {where}", given)

@@ -146,8 +146,6 @@ class Hub:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("This Durable was opened in another event loop. Open one in each event loop.")
 
-    # -- what changes
-
     def mark(self) -> asyncio.Future[None]:
         """Return a mark of now, for `changed`: make it before you look."""
         self.check()
@@ -220,8 +218,6 @@ class Hub:
                     _log.warning("The store of the runs cannot be read. This is tried again: %s", said)
                 is_said = True
                 await asyncio.sleep(1.0)
-
-    # -- what is driven
 
     def drives(self, id: str) -> bool:
         """Tell whether a run is driven here."""
@@ -351,8 +347,6 @@ class Hub:
                 self._show(RunNeedsAttention(**self._place(claim), reason=leaving.why))
             case _:
                 pass
-
-    # -- what is sent out here
 
     def adopt(self, id: str, program: Program) -> None:
         if id not in self._adopted:

@@ -249,8 +249,6 @@ class Worker:
                 n_begun += 1
         return n_begun
 
-    # -- what tickets bring
-
     async def _serve(self, tickets: Tickets, *, stop: asyncio.Event, work_s: float) -> None:
         async def drive(ticket: Ticket) -> None:
             task = asyncio.current_task()
@@ -333,8 +331,6 @@ class Worker:
             except JourneymanError as error:
                 _log.warning("Runs that nobody drives cannot be found. This is tried again: %s", error)
 
-    # -- one run
-
     def reconsider(self, run: str) -> None:
         """Look again at a run, by its id, that this worker was seen not to be able to drive."""
         self._unfit.discard(run)
@@ -390,8 +386,6 @@ async def _spend_time_of_work(stop: asyncio.Event, at_once: asyncio.Event, closi
             await at_once.wait()
             closing.begin(0.0)
 
-
-# -- SIGTERM and Ctrl-C, in a program that has not said what they do ---------------------------------------------------
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -125,8 +125,6 @@ def _in_all(options: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
     return frozenset([name for name in known[0] if all(name in each for each in known)])
 
 
-# -- what users write --------------------------------------------------------------------------------------------------
-
 # A path may follow: Anthropic searches parts of a site.
 _DOMAIN: Final = re.compile(r"[\w*-]+(\.[\w-]+)+(/[^\s?#]*)?")
 _LISTS: Final = ("allowed_domains", "blocked_domains", "stores")

@@ -121,9 +121,6 @@ def _address_in(variable: str, value: str) -> str:
     return scheme + url[len(scheme) :]
 
 
-# -- who is asked without one ------------------------------------------------------------------------------------------
-
-
 def _is_excepted(parts: SplitResult, host: str, environment: Mapping[str, str]) -> bool:
     variable = "no_proxy" if "no_proxy" in environment else "NO_PROXY"
     entries = _strip_quotes(variable, environment.get(variable, "")).replace(",", " ").split()

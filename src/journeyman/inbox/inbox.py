@@ -130,8 +130,6 @@ class Inbox:
         """The queue that the texts in hand are from."""
         self._is_open = False
 
-    # -- writing
-
     def put(self, text: str, queue: Queue, *, is_kept: bool = False) -> Receipt:
         """Let `text` wait at the end of a queue. `is_kept`: it is kept elsewhere already.
 
@@ -202,8 +200,6 @@ class Inbox:
             receipt.settle(status)
         return tuple(receipt.text for receipt in withdrawn)
 
-    # -- reading
-
     @property
     def has_steering(self) -> bool:
         """True when a text waits for the next model call."""
@@ -224,8 +220,6 @@ class Inbox:
         with self._lock:
             in_hand = self._in_hand if queue == self._source else []
             return tuple(receipt.text for receipt in (*in_hand, *self._queue(queue)))
-
-    # -- saying
 
     def leave(self, status: Literal["withdrawn", "kept"]) -> None:
         """Withdraw all that waits, because the chat was left: nobody will read it, nor what comes later."""
@@ -314,9 +308,6 @@ current_conversation: ContextVar[Conversation] = ContextVar("journeyman_conversa
 def enter_conversation(conversation: Conversation) -> None:
     """Let what goes on in this context belong to a conversation from now on."""
     current_conversation.set(conversation)
-
-
-# -- from outside of the process ---------------------------------------------------------------------------------------
 
 
 class Outside(Protocol):

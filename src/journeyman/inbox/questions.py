@@ -107,8 +107,6 @@ class PendingQuestions(Generic[W]):
         """True when somebody may answer."""
         return self.watch.is_heard or self.asks_outside()
 
-    # -- for those who answer
-
     def answer(self, id: str, answer: Decision | str, *, question_id: str | None = None, who: str = _HERE) -> None:
         """Answer what waits under `id`. Any thread may. `question_id` is that of the call which was decided about.
 
@@ -144,8 +142,6 @@ class PendingQuestions(Generic[W]):
         # Only the thread of its loop may end a future. The turn may have stopped waiting since.
         call_in(waiting.given.get_loop(), lambda: waiting.given.done() or waiting.given.set_result((answer, who)))
         return True
-
-    # -- for those who ask
 
     async def approve(
         self,

@@ -208,9 +208,6 @@ def _reserve(run: Run, use: ToolUse) -> Reservation:
     return journal.reserve(step, effect=effect, about=lambda: about_call(use))
 
 
-# -- one call ---------------------------------------------------------------------------------------------------------
-
-
 async def _run_call(run: Run, use: ToolUse, reservation: Reservation) -> Call:
     if reservation is NO_JOURNAL:
         return await _made_call(run, use, reservation)
@@ -332,9 +329,6 @@ def effect_of(run: Run, tool: AnyTool) -> Effect:
     return tool.effect or run.agent.default_effect
 
 
-# -- the gates --------------------------------------------------------------------------------------------------------
-
-
 async def call_through_gates(
     run: Run, tool: AnyTool, use: ToolUse, reservation: Reservation, *, execute: Execute | None = None
 ) -> Outcome:
@@ -426,9 +420,6 @@ def _decided_event(run: Run, asked: GateRequest, allowed: GateRequest | Deny | S
     if allowed is asked:
         return told
     return replace(told, decision="rewrite", arguments=read_object(allowed.input_json))  # the gate may change its own
-
-
-# -- the cache, the middlewares, the handler --------------------------------------------------------------------------
 
 
 def execute_call(run: Run, tool: AnyTool, use: ToolUse, arguments: Arguments) -> Coroutine[object, object, Outcome]:
@@ -656,9 +647,6 @@ def _catch_error(work: Callable[[], object]) -> tuple[object, BaseException | No
         return work(), None
     except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread and raised there
         return None, error
-
-
-# -- a call has ended -------------------------------------------------------------------------------------------------
 
 
 async def finish(run: Run, use: ToolUse, outcome: Outcome, *, duration_s: float = 0.0) -> None:

@@ -52,9 +52,6 @@ CUT = "[Your answer broke off. The user has seen this much of it:]"
 """What the model of a chat reads of an answer that was interrupted, in front of that answer's text."""
 
 
-# -- a run begins -----------------------------------------------------------------------------------------------------
-
-
 async def announce(run: Run) -> None:
     """Tell that the run begins."""
 
@@ -73,9 +70,6 @@ async def announce(run: Run) -> None:
         )
 
     await run.tell(make_event)
-
-
-# -- endings ----------------------------------------------------------------------------------------------------------
 
 
 def failed_inside(run: Run, error: BaseException) -> ErrorInfo:
@@ -130,9 +124,6 @@ def left_behind(run: Run) -> Run:
         "%s: %s did not end within %g s, and was left behind", rest.path[-1], names, rest.options.runtime.grace_s
     )
     return rest
-
-
-# -- a run ends -------------------------------------------------------------------------------------------------------
 
 
 async def conclude(run: Run, ended: Finished | ErrorInfo | None) -> Result[Any]:

@@ -176,9 +176,6 @@ def _answer_unrun(run: Run, response: Response) -> None:
         run.history.answer(ToolResult(text, is_error=True, tool_use_id=call.id))
 
 
-# -- asking the model -------------------------------------------------------------------------------------------------
-
-
 async def ask(run: Run) -> Response | ErrorInfo:
     """Make one logical model call. Return its response, or why there is none."""
     over = _over_policy(run) if run.agent.limits.budget_policies or run.above is not None else None
@@ -321,9 +318,6 @@ def _provider_context(error: ProviderError) -> Context:
         retry_after_s=error.retry_after_s,
         advice=error.hint,
     )
-
-
-# -- the parts of an answer, as listeners see them --------------------------------------------------------------------
 
 
 def _shower(run: Run, *, shows_pieces: bool = True) -> Callable[[Part], None]:

@@ -404,9 +404,6 @@ def _message_listener(run: Run, told: Callable[..., object]) -> Listener:
     return on_message
 
 
-# -- everything before the first model call ----------------------------------------------------------------------------
-
-
 class Unprepared(Exception):
     """The run cannot begin. `ending` says why."""
 

@@ -137,9 +137,6 @@ def facts_of_step(stored: bytes | None) -> StepFacts:
     return decode_step(stored)[0] if stored else StepFacts(kind="answer")
 
 
-# -- whose journal it is ----------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True)
 class _RunHead:
     """The agent and the input by which a journal knows its run again."""
@@ -172,8 +169,6 @@ async def difference(run: Run) -> str | None:
         return f"the journal is of the input {quoted(known.input[:200])}, not of {quoted(now.input[:200])}"
     return None
 
-
-# -- states, and what a call results in -------------------------------------------------------------------------------
 
 _WITHOUT_TYPE: Final = (type(None), list, tuple, set, frozenset)
 

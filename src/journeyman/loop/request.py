@@ -40,8 +40,6 @@ from journeyman.window import (
     without_stale_thinking,
 )
 
-# -- one call, within the budget and from the journal -----------------------------------------------------------------
-
 
 @lazy_dataclass()
 class ModelCall:
@@ -285,8 +283,6 @@ class _AnswerCodec:
             raise ValueError("a stored model call has neither a response nor a failure")
         return answer
 
-
-# -- a view that fits -------------------------------------------------------------------------------------------------
 
 _NEARLY: Final = 0.9
 """An answer that has come to this part of a limit has met it: not all services count alike."""

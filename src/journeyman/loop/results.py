@@ -237,9 +237,6 @@ def _as_stored(output: object) -> bytes:
     return to_json(output, inf_nan_mode="null")
 
 
-# -- what a run took ---------------------------------------------------------------------------------------------------
-
-
 def _metadata(metadata: Metadata) -> Plain:
     return fields_of(metadata) | {
         "usage": _plain_usage(metadata.usage),

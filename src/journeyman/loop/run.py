@@ -301,9 +301,6 @@ async def _iterations(run: Run) -> Candidate | ErrorInfo:
     )
 
 
-# -- an attempt begins and ends ---------------------------------------------------------------------------------------
-
-
 async def _begin_attempt(run: Run, attempt: int) -> None:
     """Give the attempt its own state, cache, counters and budget, and tell that it begins."""
     # Also between attempts: a run that is stopped there must not tell of an attempt that never started.

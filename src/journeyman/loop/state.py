@@ -38,8 +38,6 @@ from journeyman.window import View
 
 T = TypeVar("T")
 
-# -- what a caller says of a run --------------------------------------------------------------------------------------
-
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class Origin:
@@ -137,9 +135,6 @@ class Options:
     def kept_journal(self) -> Journal | None:
         """The journal, if another life of the run may read its steps."""
         return self.runtime.journal if self.keeps_steps else None
-
-
-# -- one run ----------------------------------------------------------------------------------------------------------
 
 
 class AttemptPlace(TypedDict):
@@ -617,9 +612,6 @@ def enter(**changes: Any) -> Callable[[], None]:
         run_context.reset(before)
 
     return leave
-
-
-# -- what its steps leave behind --------------------------------------------------------------------------------------
 
 
 @lazy_dataclass()

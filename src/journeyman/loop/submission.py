@@ -65,9 +65,6 @@ def hand_in_of(agent: Agent[Any, Any, Any], mode: OutputMode | None = None) -> H
     return TextHandIn(None, mode=chosen, member=member.in_words() if chosen == "prompted" else member)
 
 
-# -- typed outputs ----------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True)
 class _Draft:
     raw: str
@@ -212,9 +209,6 @@ def _raw(use: ToolUse) -> str:
     return use.input_json if use.malformed is None else use.malformed
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
-
-
 class TextHandIn:
     """The way without an output tool: the text with which the model ends its turn is handed in; of a native output, the
     last of its texts."""
@@ -340,9 +334,6 @@ def _was_said_more(run: Run, journal: Journal) -> bool | None:
         return False
     after = (iteration_key(attempt.number, attempt.iteration + 1, ""), f"attempt/{attempt.number}/verdict/")
     return False if any(True for each in after for _ in journal.stored(each)) else None
-
-
-# -- responses without calls ------------------------------------------------------------------------------------------
 
 
 async def _without_calls(

@@ -103,9 +103,6 @@ def describe_tools(run: Run, guard: Guard) -> None:
                 guard.describe(each.name, text)
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
-
-
 async def _list_tools(run: Run, model: Model, hand_in: HandIn) -> dict[str, AnyTool]:
     """Return the tools that there are now, by name."""
     attempt, calls = run.attempt, run.calls
@@ -156,9 +153,6 @@ def _refuse_wrong(run: Run, model: Model, where: str, tool: AnyTool) -> None:
     if wrong:
         said = " ".join(map(str, wrong)).rstrip(".")
         raise ToolsetFailed("Agent.tools", f"{where} gives the tool {tool.name!r}. {said}")
-
-
-# -- what is stored ----------------------------------------------------------------------------------------------------
 
 
 def _facts_of(run: Run, tool: AnyTool) -> ToolFacts:

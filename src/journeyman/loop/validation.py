@@ -202,9 +202,6 @@ async def complete_layer(run: Run, outcome: LayerOutcome) -> None:
     await run.tell(lambda: LayerCompleted(**attempt_place(run), outcome=outcome))
 
 
-# -- one validator -----------------------------------------------------------------------------------------------------
-
-
 def validation_context() -> Checking:
     """Return what a running validator may know besides the output.
 

@@ -197,9 +197,6 @@ _CALLBACKS: Final[Mapping[type, tuple[str, tuple[str, ...]]]] = {
 """The callback for each kind of event, and the facts of the event that it is given behind the context."""
 
 
-# -- who takes down what happens ---------------------------------------------------------------------------------------
-
-
 def begin_tape(
     runtime: Runtime,
     kind: TapeKind,

@@ -298,8 +298,6 @@ class ServerConnection:
     def _scrub(self, text: str) -> str:
         return scrub_secrets(text, (*self._server.secrets, *self._sign_in.secrets))
 
-    # -- starting, and starting again
-
     async def _ready(self) -> _RunningServer:
         """Return the server as it runs; start it again if it does not, and look what it offers if that may differ."""
         async with self._lock:
@@ -388,8 +386,6 @@ class ServerConnection:
         told = Text(f"[Its sandbox has refused what it was not given: needs={needs}. Whoever runs this can add that.]")
         parts = (Text(result.content),) if isinstance(result.content, str) else result.content
         return replace(result, content=(*parts, told))
-
-    # -- what it offers
 
     async def _list(self, running: _RunningServer) -> Offer:
         from mcp.shared.exceptions import MCPError
@@ -486,9 +482,6 @@ def _answers(kind: type[BaseModel]) -> TypeAdapter[Any]:
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
     return shorten_line(" ".join(lines[:2]), 300)
-
-
-# -- a server while it runs --------------------------------------------------------------------------------------------
 
 
 def _sdk() -> type[Client]:

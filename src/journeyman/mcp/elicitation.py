@@ -147,9 +147,6 @@ class CallQuestions:
         return answer
 
 
-# -- a form ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Field:
     """One field of a form: its schema says what is asked for, and checks the answer."""

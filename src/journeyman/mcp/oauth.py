@@ -66,9 +66,6 @@ class SignInFailed(Exception):
     """Nobody is signed in, and why; its text is for people, and holds no secret."""
 
 
-# -- where tokens are kept ---------------------------------------------------------------------------------------------
-
-
 def default_place() -> Path:
     """Return the file of this user's tokens."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
@@ -144,9 +141,6 @@ def _keyring() -> ModuleType:
 
 def _words(error: BaseException) -> str:
     return shorten_line(getattr(error, "strerror", None) or name_and_words(error), 200)
-
-
-# -- what signs requests -----------------------------------------------------------------------------------------------
 
 
 class SignIn:
@@ -392,9 +386,6 @@ def _is_here(host: str) -> bool:
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost"
-
-
-# -- the person --------------------------------------------------------------------------------------------------------
 
 
 class _Returning:

@@ -277,8 +277,6 @@ def _resource_content(server: str, read: TextResourceContents | BlobResourceCont
     return _copy_fields(ResourceContent, read, content=content)
 
 
-# -- for the model -----------------------------------------------------------------------------------------------------
-
 LIST_RESOURCES: Final = "list_resources"
 READ_RESOURCE: Final = "read_resource"
 

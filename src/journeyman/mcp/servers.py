@@ -305,8 +305,6 @@ def _is_address(url: str) -> bool:
         return False
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
-
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _LEFT: Final = re.compile(r"\$\{[^}]{0,80}\}?")
 _OF_OTHERS: Final = re.compile(

@@ -193,9 +193,6 @@ async def _open_servers(
         closing.result()
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Taking:
     """The options that all tools of the servers get, and the maker of such tools."""
@@ -317,9 +314,6 @@ def _tool_of_server(at: ServerConnection, definition: Definition, name: str, opt
     _log.warning("MCP server %r: the arguments of the tool %r are not checked. %s", *origin, said)
     text = shorten_line(json.dumps(schema, ensure_ascii=False), MAX_DESCRIPTION)
     return options.make_tool(name, f"{description}\n\nIts arguments: {text}", {"type": "object"}, call, origin=origin)
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
 
 
 def unique_names(offered: Sequence[tuple[str, str]]) -> list[str]:

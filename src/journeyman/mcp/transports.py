@@ -58,9 +58,6 @@ _LONGEST_END: Final = 3
 """How many bytes of an end may already be there when the rest of it comes."""
 
 
-# -- a program ---------------------------------------------------------------------------------------------------------
-
-
 class StdioTransport:
     """A transport to a server that is a program: it starts it when it is entered, and leaves no process of it
     behind."""
@@ -173,8 +170,6 @@ class StdioTransport:
         for file in held:
             _log.warning("An MCP server has made a file: %s", file.describe())
 
-    # -- what goes in and out
-
     async def send(self, line: bytes) -> None:
         """Write one message. One that cannot be written any more is lost, as the server is."""
         stdin = self._process.stdin
@@ -246,8 +241,6 @@ class StdioTransport:
                 self._last_words += data
                 del self._last_words[:-_KEPT_BYTES]
 
-    # -- its end
-
     async def _has_exited(self, seconds: float) -> bool:
         # Not by `wait`, which waits for the pipes as well, and others may hold them.
         clock = asyncio.get_running_loop().time
@@ -305,9 +298,6 @@ class _Messages:
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         """Do nothing."""
-
-
-# -- an address --------------------------------------------------------------------------------------------------------
 
 
 class HttpTransport:

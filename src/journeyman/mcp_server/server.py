@@ -77,9 +77,6 @@ _FORM: Final[dict[str, Any]] = {
 }
 
 
-# -- calls under way ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
     """A report on the progress of a run, for a client that follows it."""
@@ -136,8 +133,6 @@ class ServedCall:
     def __post_init__(self) -> None:
         self.questions = PendingQuestions(self)
 
-    # -- for the run
-
     @property
     def is_heard(self) -> bool:
         """True: the client may answer."""
@@ -162,8 +157,6 @@ class ServedCall:
     def end(self, result: Result[Any] | Exception) -> None:
         self._ended = CallEnd(result)
         self._news.set()
-
-    # -- for the client
 
     async def news(self) -> News:
         """Wait for what comes next. Notes first, then questions that were not told yet, then the end."""
@@ -293,8 +286,6 @@ class CallRegistry:
         call.go_on()
         return call
 
-
-# -- the server -------------------------------------------------------------------------------------------------------
 
 AgentServer: TypeAlias = Server[CallRegistry]
 """A server of the package mcp, as `create_mcp_server` makes it. You may serve it in any way that the package offers."""
@@ -446,9 +437,6 @@ async def _follow(
             call.abort.abort("the client cancelled the call")
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
-
-
 def _approver(context: Context, call: ServedCall) -> Approver | None:
     """Return the approver that puts a gate's question to the client; None where the client cannot be asked."""
     session = context.session
@@ -483,9 +471,6 @@ def _decision(response: types.InputResponse) -> Decision:
         return Allow()
     reason = content.get("reason")
     return Deny(f"the user denied it: {reason}" if reason else "the user denied it")
-
-
-# -- an agent as a tool ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -560,9 +545,6 @@ def _output_form(schema: OutputSchema[Any]) -> JsonObject | None:
     definitions = dumped.pop("$defs", None)
     wrapper: JsonObject = {"type": "object", "properties": {_OUTPUT: dumped}, "required": [_OUTPUT]}
     return wrapper if definitions is None else {**wrapper, "$defs": definitions}
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def invalid(error: InvalidArguments) -> types.CallToolResult:

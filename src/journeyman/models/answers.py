@@ -195,9 +195,6 @@ def form_of(media_type: str, start: bytes) -> str:
     return {"text/event-stream": "events", "application/json": "document"}.get(media_type, "page")
 
 
-# -- answers with a failure status -------------------------------------------------------------------------------------
-
-
 async def read_refusal(answer: HttpAnswer) -> ProviderError:
     """Return the error that an answer with a failure status reports. Such an answer is not billed."""
     try:

@@ -97,8 +97,6 @@ class Decoder(ABC):
             raise make_damage_error("it has no beginning")
 
 
-# -- why a model stopped -----------------------------------------------------------------------------------------------
-
 _WORDS: Final[Mapping[StopReason, str]] = {
     "end_turn": "end_turn stop eos eos_token complete completed",
     "tool_use": "tool_use tool_calls tool_call function_call",

@@ -34,9 +34,6 @@ _LOCAL: Final = "#/$defs/"
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
-# -- the Messages API --------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class Grammars:
     """The number of tools and unions that one request may still ask the Messages API to enforce."""
@@ -154,9 +151,6 @@ def _close_object(schema: JsonObject, made: JsonObject) -> None:
 _SAID: Final = frozenset({"$defs", "additionalProperties", "anyOf", "description", "discriminator", "oneOf", "$schema"})
 
 
-# -- OpenAI's APIs -----------------------------------------------------------------------------------------------------
-
-
 def is_enforceable(schema: JsonObject) -> bool:
     """Return whether a tool with this schema may be sent as `strict` to OpenAI's APIs, by their rules of "Structured
     Outputs"."""
@@ -200,9 +194,6 @@ class _OpenAIWalk:
         self.n_properties += len(properties)
         fits = level <= LEVELS_AT_MOST
         return _is_closed(schema) and fits and all(self.accepts(each, level) for each in properties.values())
-
-
-# -- what both ask for -------------------------------------------------------------------------------------------------
 
 
 def _is_closed(schema: Mapping[str, object]) -> bool:

@@ -97,9 +97,6 @@ class Network:
 _USUAL_NETWORK: Final = Network()
 
 
-# -- one request -------------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, repr=False)
 class Exchange:
     """The address and headers of a request, for error messages: they name the address, and never the headers, which
@@ -399,8 +396,6 @@ class _Posted(AbstractAsyncContextManager[HttpAnswer]):
 def _client_timeout(timeouts: Timeouts) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s, sock_read=timeouts.idle_s)
 
-
-# -- whose connections -------------------------------------------------------------------------------------------------
 
 _Environment: TypeAlias = tuple[str | None, ...]
 
@@ -735,9 +730,6 @@ def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
     )
 
 
-# -- no network --------------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass()
 class Silence:
     """A time in which nobody may be asked."""
@@ -783,8 +775,6 @@ def _find_refusal(exchange: Exchange) -> ProviderError | None:
     failure.hint = ASK_NOBODY
     return failure
 
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 FOREIGN: Final = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
 """What aiohttp raises. `TimeoutError` is an `OSError`."""

@@ -90,9 +90,6 @@ def _chain_of(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__ or seen.__context__
 
 
-# -- texts without keys ------------------------------------------------------------------------------------------------
-
-
 def quote_error(error: BaseException) -> str:
     """Return the class and the beginning of the text of an exception."""
     return name_and_words(error)[:_QUOTED_CHARACTERS]

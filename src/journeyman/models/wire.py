@@ -62,8 +62,6 @@ _HALF_ESCAPES: Final = re.compile(
     r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 
-# -- what providers send -----------------------------------------------------------------------------------------------
-
 
 def make_damage_error(what: str, kind: ProviderErrorKind = "stream_cut") -> ProviderError:
     return ProviderError(f"The answer cannot be read: {what}.", kind=kind)
@@ -217,9 +215,6 @@ def part_to_show(block: Block) -> Part | None:
             return InputPart(block.id, block.name, block.malformed or block.input_json)
         case _:
             return None
-
-
-# -- what is sent ------------------------------------------------------------------------------------------------------
 
 
 def to_json(value: object) -> bytes:

@@ -95,8 +95,6 @@ class HeldOpen(WrapperModel):
         return self._inner.stream(request)
 
 
-# -- Fallback ----------------------------------------------------------------------------------------------------------
-
 PASSED_ON: Final[frozenset[ProviderErrorKind]] = frozenset(
     {"rate_limited", "timeout", "network", "stream_idle", "stream_cut", "overloaded"}
 )
@@ -257,9 +255,6 @@ def _dearest_call(prices: Sequence[float | None]) -> float | None:
     return max(known) if len(known) == len(prices) else None
 
 
-# -- SwappableModel ----------------------------------------------------------------------------------------------------
-
-
 @explain_arguments
 class SwappableModel(WrapperModel):
     """A model that can be exchanged while runs go on: a swap takes effect with the next call, in running runs, too.
@@ -304,9 +299,6 @@ class _NoModel:
         ).in_stream()
 
 
-# -- whose answer it is ------------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def _announce_model(model: Model, request: Request) -> AsyncGenerator[AsyncIterator[Part]]:
     """Ask `model`, and let an `Answered` come before its answer."""
@@ -344,8 +336,6 @@ class _Through:
         self._held = part
         return before
 
-
-# -- RateLimitedModel --------------------------------------------------------------------------------------------------
 
 _MINUTE_S: Final = 60.0
 _MARGIN_S: Final = 0.001  # waits end a little late rather than a little early, whatever the rounding
@@ -428,9 +418,6 @@ class RateLimitedModel(WrapperModel):
         return tokens if usage.exact else max(tokens, held)
 
 
-# -- who may go when ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True, repr=False, eq=False)
 class _Window:
     """The calls under way and those of the last minute."""
@@ -496,9 +483,6 @@ class _Window:
         now_s = loop.time()  # the clocks of loops agree; one that is behind must not make anyone wait for longer
         self._starts = deque(min(start_s, now_s) for start_s in self._starts)
         self._ended = deque((min(end_s, now_s), tokens) for end_s, tokens in self._ended)
-
-
-# -- tokens ------------------------------------------------------------------------------------------------------------
 
 
 def _tokens_of(sent: Message | Prefix) -> int:

@@ -17,8 +17,6 @@ SCOPE: Final = "journeyman"
 SCOPE_FACTS: Final[Mapping[str, str]] = {"journeyman.semantic_conventions": CONVENTIONS}
 """Stands in place of a schema URL, because the repository has published none for its releases."""
 
-# -- spans ------------------------------------------------------------------------------------------------------------
-
 OPERATION: Final = "gen_ai.operation.name"
 CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
@@ -89,8 +87,6 @@ REASON: Final = "journeyman.reason"
 TOKENS_BEFORE: Final = "journeyman.tokens.before"
 TOKENS_AFTER: Final = "journeyman.tokens.after"
 
-# -- events of spans --------------------------------------------------------------------------------------------------
-
 EVALUATED: Final = "gen_ai.evaluation.result"
 EVALUATION_NAME: Final = "gen_ai.evaluation.name"
 EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
@@ -103,8 +99,6 @@ SANDBOX: Final = "journeyman.sandbox.name"
 CAUSE: Final = "journeyman.sandbox.cause"
 NEED: Final = "journeyman.sandbox.need"
 WHAT: Final = "journeyman.sandbox.what"
-
-# -- metrics ----------------------------------------------------------------------------------------------------------
 
 INFERENCE_DURATION: Final = "gen_ai.client.inference.duration"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.client.inference.time_to_first_chunk"
@@ -142,8 +136,6 @@ BLOCKED: Final = "journeyman.durable.blocked"
 CLAIM_DURATION: Final = "journeyman.durable.claim.duration"
 STEP_DURATION: Final = "journeyman.durable.step.duration"
 STEP_SIZE: Final = "journeyman.durable.step.size"
-
-# -- values -----------------------------------------------------------------------------------------------------------
 
 PROVIDERS: Final[Mapping[str, str]] = {
     **{"google": "gcp.gemini", "vertex": "gcp.vertex_ai", "mistral": "mistral_ai", "xai": "x_ai"},

@@ -192,8 +192,6 @@ class SpanTape:
     outside = None
     wants_words = False
 
-    # -- what a run tells
-
     @_quietly
     def hear(self, event: SinkEvent) -> None:
         take, run = self.takes.get(type(event)), self._runs.get(event.path)
@@ -258,8 +256,6 @@ class SpanTape:
         if not self._has_regretted:
             self._has_regretted = True
             _log.warning("telemetry of a run is not complete: %s", name_and_words(error))
-
-    # -- runs
 
     def _run_began(self, event: RunStarted | RunResumed) -> None:
         if isinstance(event, RunResumed):
@@ -350,8 +346,6 @@ class SpanTape:
             calls=run.n_calls,
         )
 
-    # -- attempts
-
     def _attempt(self, run: OpenRun, event: AttemptStarted | AttemptCompleted) -> None:
         if isinstance(event, AttemptCompleted):
             if run.attempt is not None:
@@ -363,8 +357,6 @@ class SpanTape:
             run.attempt = self._instruments.start_span(
                 f"attempt {event.attempt}", set_span_in_context(run.span), {**facts, **self._common}
             )
-
-    # -- calls
 
     def _tool_called(self, run: OpenRun, event: ToolCalled) -> None:
         self._begin_call(run, event.tool_use_id, event.tool_name)

@@ -174,9 +174,6 @@ TEXT: Final = Output(str)
 """The output of an agent that answers with plain text and has no output tool. It is compared by identity."""
 
 
-# -- the end of an agent that answers with text ------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class StopContext:
     """A normal stop that a stop guard may veto."""

@@ -168,9 +168,6 @@ def choose_mode(facts: Facts) -> OutputMode:
     return "native" if facts.native_output else "prompted"
 
 
-# -- compiling ---------------------------------------------------------------------------------------------------------
-
-
 def compile_output(output: AnyOutput) -> OutputPlan:
     """Compile what an agent hands in.
 
@@ -271,8 +268,6 @@ def _kind_of(output: Output[Any, Any]) -> object:
         raise_problems(f"The function {name!r}", [Problem("NO_RETURN_TYPE", wrong, hint)])
     return kind
 
-
-# -- the checks --------------------------------------------------------------------------------------------------------
 
 _EFFECTS: Final = (one_of(None, *get_args(Effect)), "Pass 'pure', 'idempotent' or 'once'.")
 _FEEDBACK: Final = (one_of("result", "text"), "Pass 'result' or 'text'.")

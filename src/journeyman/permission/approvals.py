@@ -67,8 +67,6 @@ class Approvals:
         """The file and its lock; nothing if it is all in memory."""
         return () if self._path is None else (self._path, _lock_of(self._path))
 
-    # -- for people and programs that answer
-
     def pending(self) -> tuple[PendingApproval, ...]:
         """Return the questions that wait, the oldest first."""
         with self._read_stored() as stored:
@@ -146,8 +144,6 @@ class Approvals:
             return Deny(f"nobody answered within {self._expires_s:g}s: {approval.question}")
         return waits.decision
 
-    # -- for the gate
-
     def allows(self, key: str) -> bool:
         """Tell whether a key was approved, for the session or forever."""
         if key in self._session:
@@ -191,8 +187,6 @@ class Approvals:
             if not self._waiting.get(digest):  # the same call may wait for an answer of its own
                 stored.pending.pop(digest, None)
             return asked
-
-    # -- inside
 
     def _grant(self, stored: StoredApprovals, key: str, extent: Extent, rule: str) -> None:
         if extent == "session":
@@ -242,9 +236,6 @@ class _Waiting:
     woken: asyncio.Future[None]
     decision: Decision | None = None
     """Set by whoever answers, in whichever thread, while the lock is held."""
-
-
-# -- what is stored ---------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

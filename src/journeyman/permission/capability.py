@@ -83,8 +83,6 @@ def classify(request: GateRequest) -> Action:
     return action
 
 
-# -- one reader for each kind of tool: None if the arguments are not what its tool takes ------------------------------
-
 _Reader: TypeAlias = Callable[[GateRequest], Action | None]
 
 _WILD: Final = frozenset("*?[{")

@@ -217,8 +217,6 @@ class Permission:
         for oldest in list(self._judged_paths)[:-_REMEMBERED_CALLS]:
             del self._judged_paths[oldest]
 
-    # -- judging
-
     def _action(self, request: GateRequest) -> Action:
         action = self._classify(request)
         if request.startup_files:
@@ -290,8 +288,6 @@ class Permission:
             self._reason_to_ask_each_time(request, action, is_outside=is_outside) if judgement.step != "deny" else None
         )
         return judgement if why is None else _Judgement("ask", why)
-
-    # -- in a box
 
     def _judge_in_box(self, request: GateRequest, action: Action, box: Box) -> _Judgement:
         """Judge a command by what it can do in a box: whatever it looks like, it can do nothing else."""
@@ -398,8 +394,6 @@ class Permission:
             return _Judgement("allow", "approved before.")
         return _Judgement(step, f"the mode is {self.mode}, and no rule allows it.", _WIDER)
 
-    # -- asking
-
     def _take_answer_or_ask(self, request: GateRequest, action: Action, judgement: _Judgement) -> Verdict:
         """Give the answer that waits for exactly this call; else ask."""
         digest = request.digest
@@ -485,8 +479,6 @@ class Permission:
                 return f"{action.tool} of exactly this address"
             case _:
                 return f"{action.tool} with exactly these arguments"
-
-    # -- telling
 
     def _record(self, request: GateRequest, action: Action, decision: Decided, reason: str) -> None:
         if self._audit is not None:
@@ -600,9 +592,6 @@ def _wrong_rules(
         path = given.path if isinstance(given, WorkingFolder) else given
         if not str(path).strip() or "\0" in str(path):
             yield Problem("INVALID_ROOT", f"The root {str(path)!r} is not a path.", "Name a folder.")
-
-
-# -- the audit ---------------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True, kw_only=True)

@@ -132,9 +132,6 @@ def names_nothing(rule: Rule, names: Collection[str]) -> bool:
     return rule.kind is None and not any(fits_name(rule.pattern, name) for name in (*READY_TOOLS, *names))
 
 
-# -- matching ---------------------------------------------------------------------------------------------------------
-
-
 class Rules:
     """The rules of one permission."""
 
@@ -220,8 +217,6 @@ class Rules:
         named = [rule for rule in self.allow_rules if rule.kind == "Bash" and "*" not in rule.pattern.split()[0]]
         return any(self._surely_means(rule, action) for rule in named)
 
-    # -- a deny: in doubt, it matches
-
     def _may_mean(self, rule: Rule, action: Action, names: Sequence[str]) -> bool:
         if rule.kind is None:
             return any(fits_name(rule.pattern, name) for name in names)
@@ -255,8 +250,6 @@ class Rules:
         kinds = ("Read", "Edit", "Write")
         found = [rule for rule in rules if rule.kind in kinds and _FACTS[rule.kind].capability == use]
         return [pattern for rule in found for pattern in self._list_patterns(rule)]
-
-    # -- an allow: only what is sure
 
     def _surely_means(self, rule: Rule, action: Action) -> bool:
         if rule.kind is None:
@@ -312,8 +305,6 @@ class Rules:
         except ValueError:
             return False
 
-    # -- paths
-
     def _absolute(self, pattern: str) -> list[str]:
         """Return a pattern as patterns of absolute paths: below each root, or anywhere."""
         pattern = f"/{pattern.lstrip('/')}" if pattern.startswith("//") else pattern
@@ -356,9 +347,6 @@ def path_regex(pattern: str, *, below: bool) -> re.Pattern[str]:
     regex += f"(?:/[^/]+)*{others[-1]}" if others else ""
     root = "|/" if set(pattern.split("/")) <= {"", "**"} else ""
     return re.compile(f"(?:{regex or '/'}{'(?:/.*)?' if below else ''}){root}", re.DOTALL)
-
-
-# -- commands ---------------------------------------------------------------------------------------------------------
 
 
 def _free_words(tokens: Sequence[str], words: Sequence[str]) -> list[str] | None:
@@ -467,9 +455,6 @@ def _may_stand(tokens: Sequence[str], words: Sequence[Word], place: int) -> bool
     return True
 
 
-# -- names and hosts --------------------------------------------------------------------------------------------------
-
-
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _TAKE_ADDRESSES: Final = frozenset(["curl", "git", "http", "https", "wget"])
 _BEFORE_PATH = re.compile(r"[=@:,;'\"()\s]+(?://(?=/))?")
@@ -495,9 +480,6 @@ def _may_reach(pattern: str, url: str) -> bool:
         return fits_host(pattern, host)
     readings = re.split(r"[/\\@?#\s:]+", unicodedata.normalize("NFKC", unquote(url)).casefold())
     return pattern == "*" or any(fits_host(pattern, each.rstrip(".")) for each in readings)
-
-
-# -- what may be wrong with a pattern ---------------------------------------------------------------------------------
 
 
 def _command_fault(pattern: str, allows: bool) -> tuple[str, str] | None:
@@ -556,8 +538,6 @@ _FACTS: Final[dict[str, _Facts]] = {
     "Subagent": _Facts("internal", "*", _agent_fault),
 }
 
-
-# -- folders -----------------------------------------------------------------------------------------------------------
 
 _LONGEST_PATH: Final = 4_096  # PATH_MAX of Linux: the system takes no longer one
 

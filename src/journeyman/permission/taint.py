@@ -232,8 +232,6 @@ class TaintedRun:
     def for_run(self, path: tuple[str, ...]) -> RunGate:
         return TaintedRun(self._gate, self, trusts_input=True)
 
-    # -- what taints
-
     def _taint(self, source: TaintSource) -> None:
         self._sources.append(source)
         above = self._above
@@ -243,8 +241,6 @@ class TaintedRun:
     def _read_before(self, n_model_calls: int) -> list[TaintSource]:
         """Return what the model had read when it made a certain model call. 0: it is not known when."""
         return [each for each in self._sources if not n_model_calls or each.after < n_model_calls]
-
-    # -- what stood fixed
 
     def _note(self, seen: Seen, digest: str) -> None:
         """Remember what the model wrote before it read anything that is not trusted."""
@@ -300,9 +296,6 @@ def _tells_nothing(value: object) -> bool:
     if value in (None, "", [], {}) or isinstance(value, bool):
         return True
     return isinstance(value, int) and abs(value) < _HARMLESS
-
-
-# -- values -----------------------------------------------------------------------------------------------------------
 
 
 def _named_values(value: object, name: str = "") -> Iterator[tuple[str, object]]:

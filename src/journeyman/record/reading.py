@@ -222,8 +222,6 @@ class Recordings:
             self._has_any = is_there(self.file)
         return self.file.rows(query, given) if self._has_any else []
 
-    # -- runs
-
     def runs(
         self,
         *,
@@ -398,8 +396,6 @@ class Recordings:
         hint = "It has none yet." if near is None else f"The nearest is {near}. 'last' is the newest."
         return StoreError(f"{self.file.place} has no recording {quoted(id)}.", hint=hint)
 
-    # -- what happened
-
     def events(
         self,
         run: RecordedRun,
@@ -519,8 +515,6 @@ class Recordings:
         ids = {run: self._rows("SELECT id FROM rec_runs WHERE n = ?", (run,))[0][0] for run in {row[0] for row in rows}}
         events = self._events(rows)
         return [TextMatch(run=ids[row[0]], event=event) for row, event in zip(rows, events, strict=True)]
-
-    # -- what was sent
 
     def requests(
         self, run: RecordedRun, *, after: int = 0, path: RunPath | None = None, limit: int = MOST

@@ -332,7 +332,6 @@ def around(url: str, headers: Mapping[str, str]) -> JsonObject:
     return {"url": place, "headers": {name: value for name, value in headers.items() if name.lower() in _HEADERS}}
 
 
-# -- the thread that writes --------------------------------------------------------------------------------------------
 #
 # In batches: no event loop waits for the disk. A file that cannot be written any more ends recording, with one warning,
 # and never a run.
@@ -412,8 +411,6 @@ class QueueWriter:
         self._thread = threading.Thread(target=self._work, name="journeyman recorder", daemon=True)
         self._thread.start()
 
-    # -- for those who fill the queue
-
     @property
     def is_inherited(self) -> bool:
         """True: it is the writer of the process from which this one was forked; its thread is not here."""
@@ -462,8 +459,6 @@ class QueueWriter:
         self._is_closing = True
         self._wake.set()
         self._thread.join()
-
-    # -- the thread
 
     def _work(self) -> None:
         due_s = 0.0

@@ -302,8 +302,6 @@ class RowMaker:
         self._pieces = pieces
         self._has_content = has_content
 
-    # -- before the texts are folded
-
     def prepare(
         self, folder: Folder, line: RecordingRow, item: object, lasts: Lasts
     ) -> tuple[list[int], SpokenMessage | None]:
@@ -370,8 +368,6 @@ class RowMaker:
             folder.add(self._dumped(sent.around)),
             *[folder.add(piece.decode("utf-8", "surrogateescape")) for piece in new],
         ]
-
-    # -- the rows
 
     def statements(self, items: Iterable[FoldedItem], lasts: Lasts) -> list[Statement]:
         """Return what writes the items of a batch. To write it again changes nothing."""
@@ -591,9 +587,6 @@ def match_answers(batch: Iterable[tuple[RecordingRow, float, object]]) -> None:
                         pass
             case _:
                 pass
-
-
-# -- requests in pieces ------------------------------------------------------------------------------------------------
 
 
 def _in_common(before: Sequence[bytes], now: Sequence[bytes]) -> int:

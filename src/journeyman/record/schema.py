@@ -58,8 +58,6 @@ def is_there(file: Storage) -> bool:
     return version > 0
 
 
-# -- texts whose long strings stand elsewhere --------------------------------------------------------------------------
-
 SHARED: Final = 0
 """The root of the texts that come from the definition of an agent alone. All others stand under the number of their
 recording."""

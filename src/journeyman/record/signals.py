@@ -74,8 +74,6 @@ class FromOutside:
     ) -> None:
         self._say, self._withdraw, self._stop = say, withdraw, stop
 
-    # -- words that come
-
     def deliver(self, word: Signal) -> None:
         """Do what a word says, and take down what became of it."""
         try:

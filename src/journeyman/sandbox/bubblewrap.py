@@ -155,8 +155,6 @@ class Bubblewrap(SandboxAdapter):
             raise SandboxUnavailable(f"{real} is too old: it has no {', '.join(missing)}. Install a newer bubblewrap.")
         return real
 
-    # -- what it is told
-
     def _options_of_system(self, box: Box, new: Sequence[str]) -> Iterator[str]:
         """Give the options for what is the same in all boxes, with the folders that are new in this one."""
         offers = self._offers or ""

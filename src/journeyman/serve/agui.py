@@ -177,8 +177,6 @@ class Agui:
             thread_id=self._thread_id, run_id=self._run_id, outcome=outcome or ui.RunFinishedSuccessOutcome()
         )
 
-    # -- one event
-
     def _tell(self, entry: Entry) -> Iterator[ui.BaseEvent]:
         event = entry.event
         if not self._has_begun:

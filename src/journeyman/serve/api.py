@@ -210,9 +210,6 @@ def _uvicorn_stop_heard(heed: Callable[[], None]) -> Generator[None]:
                 signal.signal(number, handler)
 
 
-# -- one request -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class ApiRequest:
     """One request, and whose it is."""
@@ -386,9 +383,6 @@ def json_response(value: object, status: int = 200, *, location: str | None = No
     return JsonResponse(data, status, location)
 
 
-# -- the endpoints -----------------------------------------------------------------------------------------------------
-
-
 class _Endpoints:  # noqa: PLR0904 - one for each route
     """The handlers of all routes, each of which answers its requests."""
 
@@ -396,8 +390,6 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         self._hosting: Final = hosting
         self._threads: Final = Threads()
         self._document: bytes | None = None
-
-    # -- about the server
 
     async def health(self, asked: ApiRequest) -> ASGIApp:
         return json_response(documents.Said(status="ok"))
@@ -420,8 +412,6 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
     async def agents(self, asked: ApiRequest) -> ASGIApp:
         listed = [_fill(documents.ServedAgent, each) for each in self._hosting.agents.values()]
         return json_response(documents.AgentList(agents=listed))
-
-    # -- runs
 
     async def begin(self, asked: ApiRequest) -> ASGIApp:
         agent = self._hosting.agent(asked.request.path_params["agent"])
@@ -516,8 +506,6 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
         await self._hosting.answer(run, live, asked.request.path_params["question"], answer, who=asked.who)
         return json_response(documents.Said(status="answered"), 202)
 
-    # -- chats
-
     async def turn(self, asked: ApiRequest) -> ASGIApp:
         agent = self._hosting.agent(asked.request.path_params["agent"])
         value = await input_of_body(agent, asked.body)
@@ -542,8 +530,6 @@ class _Endpoints:  # noqa: PLR0904 - one for each route
             questions=[_question(each) for each in questions],
         )
         return json_response(document)
-
-    # -- AG-UI
 
     async def agui(self, asked: ApiRequest) -> ASGIApp:
         read = run_input(asked.body)
@@ -658,9 +644,6 @@ def _fill(kind: type[D], source: object, **given: object) -> D:
 
 def _question(question: PendingQuestion) -> documents.QuestionDocument:
     return _fill(documents.QuestionDocument, question, id=question.question_id)
-
-
-# -- what an owner has -------------------------------------------------------------------------------------------------
 
 
 def page_of(request: Request) -> tuple[ListPlace | None, int]:

@@ -256,9 +256,6 @@ def seen_of(request: Request) -> tuple[int, int]:
     return (int(number), int(place)) if is_known and len(number) < 19 and len(place) < 19 else (0, 0)
 
 
-# -- AG-UI -------------------------------------------------------------------------------------------------------------
-
-
 def answers_of(given: RunAgentInput) -> dict[str, Decision | str]:
     """Return the answers that a client sends, by the ids of what was asked.
 

@@ -35,8 +35,6 @@ WORDS: Final = {"type": "string", "pattern": r"\S"}
 Words: TypeAlias = Annotated[str, AfterValidator(refuse_blank), WithJsonSchema(WORDS)]
 Moment: TypeAlias = Annotated[float, Field(description="Seconds since 1970.")]
 
-# -- bodies ------------------------------------------------------------------------------------------------------------
-
 
 @lazy_dataclass(frozen=True, kw_only=True)
 class RunBody:
@@ -66,9 +64,6 @@ class AguiBody(TypedDict):
     threadId: Annotated[str, Field(pattern=ID)]
     runId: str
     messages: Annotated[list[UserMessage], Field(min_length=1)]
-
-
-# -- answers -----------------------------------------------------------------------------------------------------------
 
 
 class Said(TypedDict):

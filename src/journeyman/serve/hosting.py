@@ -103,8 +103,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         self._is_there: asyncio.Future[None]
         """Done when the keeper has opened it."""
 
-    # -- opening and closing
-
     @property
     def durable(self) -> Durable:
         """The store of the runs.
@@ -282,8 +280,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         live.is_driven = True
         live.task = asyncio.create_task(driving)
         live.task.add_done_callback(note)
-
-    # -- runs
 
     def agent(self, name: str) -> Agent[Any, Any, Any]:
         """Return the agent of this name.
@@ -534,8 +530,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         await self._row(name)
         return await self.durable.get(name)
 
-    # -- chats
-
     async def turn(
         self, id: str, agent: Agent[Any, Any, Any], value: object, *, key: tuple[str, str] | None, is_tied: bool = True
     ) -> Live:
@@ -725,8 +719,6 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def live(self, name: str) -> Live | None:
         """Return the run of a name, or the turn of the chat named after `TURN`, while it goes on here or is kept."""
         return self._kept.get(name)
-
-    # -- what clients say to either
 
     async def questions(self, run: str) -> Sequence[PendingQuestion]:
         """Return the questions of a run that nobody has answered yet, and that have not expired."""

@@ -277,8 +277,6 @@ class Live(Followed[Entry]):
             self.answer = self._questions.answer
         return self._questions
 
-    # -- what happens
-
     def hear(self, event: Event) -> None:
         """Take in the next event."""
         if type(event) not in _LOOKED_AT and known_secrets.current() is None:
@@ -354,8 +352,6 @@ class Live(Followed[Entry]):
             wakers, self._wakers = self._wakers, _NOBODY
             for wake in wakers:
                 wake()
-
-    # -- those who follow
 
     @property
     def last(self) -> int:
@@ -437,9 +433,6 @@ async def until_gone(receive: Receive) -> None:
     message: Message = {"type": ""}
     while message["type"] != "http.disconnect":
         message = await receive()
-
-
-# -- all that is followed ----------------------------------------------------------------------------------------------
 
 
 class KeptRuns:

@@ -238,8 +238,6 @@ def _part_from_line(text: str, offset: int) -> str:
     return "\n".join(shown)
 
 
-# -- one skill ---------------------------------------------------------------------------------------------------------
-
 # In the open Agent Skills format (agentskills.io): a folder with SKILL.md, and what lies beside it.
 # A skill is checked as a whole before a model reads any of it. None of its files and links may lead out of its folder.
 # Each problem is told in one line.
@@ -337,9 +335,6 @@ def read_front_matter(path: Path) -> tuple[Mapping[object, object], str]:
     return _front_fields(front, shown), text
 
 
-# -- the files --------------------------------------------------------------------------------------------------------
-
-
 def _inventory(root: str, shown: str, max_bytes: int, problems: list[Problem]) -> list[str]:
     """Return the paths of the files in a skill's folder, from there, and say what is wrong with them."""
     files: list[str] = []
@@ -419,9 +414,6 @@ def _read_head_file(path: str, shown: str) -> str:
         raise DefinitionError(shown, [Problem("UNREADABLE_SKILL", text, "Save it in UTF-8.")]) from None
 
 
-# -- the front matter -------------------------------------------------------------------------------------------------
-
-
 def _split_front_matter(text: str, shown: str) -> tuple[str, str]:
     """Return the front matter and the instructions below it."""
     lines = text.split("\n")
@@ -459,9 +451,6 @@ def _front_fields(front: str, shown: str) -> Mapping[object, object]:
             reason, hint = "it is nested too deeply", "The format has one level below metadata, and no more."
     text = f"The front matter of {shown} cannot be read: {reason}."
     raise DefinitionError(shown, [Problem("INVALID_FRONT_MATTER", text, hint)])
-
-
-# -- what the format asks for -----------------------------------------------------------------------------------------
 
 
 class _Fields(BaseModel):

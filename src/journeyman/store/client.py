@@ -172,8 +172,6 @@ class Client:
     def _make_closed_error(self) -> StoreError:
         return StoreError(f"{self.database.place} was closed.", hint="Open it again.")
 
-    # -- what others have written
-
     def has_news(self) -> bool:
         """Tell whether somebody else may have written, without waiting for the database."""
         # Its lock is lost with the connection: whoever asks next connects again, and looks at everything.
@@ -206,8 +204,6 @@ class Client:
 
     def _note(self, name: str) -> None:
         self.is_told = self.is_told or name != self._name
-
-    # -- a database that is away
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]], what: str, *, patience_s: float) -> T:
         """Do something; again, as long as the database is away, for `patience_s` seconds. It may have been done before,
@@ -255,9 +251,6 @@ async def take_lock_of(owner: str, made: Connection) -> None:
     await made.execute(b"SELECT pg_advisory_lock(%s::bigint)", (number,))
 
 
-# -- statements --------------------------------------------------------------------------------------------------------
-
-
 async def rows_of(
     connection: Connection, query: str, given: Sequence[object] | Mapping[str, object] = ()
 ) -> list[tuple[Any, ...]]:
@@ -292,9 +285,6 @@ async def in_transaction(connection: Connection) -> AsyncGenerator[None]:
         if not connection.closed:
             await connection.rollback()
         raise failed
-
-
-# -- how it waits ------------------------------------------------------------------------------------------------------
 
 
 def wait_in_loop(answer_s: float) -> WaitMode:

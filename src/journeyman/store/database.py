@@ -234,9 +234,6 @@ def check_installed(what: str) -> None:
         )
 
 
-# -- what a URL says ---------------------------------------------------------------------------------------------------
-
-
 def _direct(given: str | None) -> dict[str, str]:
     if given is None:
         return {}
@@ -277,8 +274,6 @@ def _name_of_database(url: str) -> str:
     host = host or parameters.get("host", "")
     return f"The database {quoted(unquote(database) or parameters.get('dbname', ''))} on {host or 'this machine'}"
 
-
-# -- values ------------------------------------------------------------------------------------------------------------
 
 # Postgres takes no NUL in a text, and models write them.
 _SIGN: Final = "␛"

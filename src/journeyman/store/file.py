@@ -371,9 +371,6 @@ def _explanation(path: Path, what: str, error: Exception) -> StoreError:
     return StoreError(message, hint=hint, may_pass=code in _HINTS, is_busy=is_busy)
 
 
-# -- locks -------------------------------------------------------------------------------------------------------------
-
-
 class Lock:
     """Held from when it is made until it is released, or until the process dies."""
 

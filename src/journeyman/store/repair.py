@@ -156,9 +156,6 @@ def is_readable(path: Path) -> bool:
         return False
 
 
-# -- what can be read of a store ---------------------------------------------------------------------------------------
-
-
 def _find_rows(aside: Path, folder: Path) -> _Found:
     """Return the rows that can be read: from copies, since to read may be to write."""
     found: _Found = {table: {} for table in _columns()}

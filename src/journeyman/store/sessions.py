@@ -278,9 +278,6 @@ def unknown_session(rows: SessionRows, id: str, *, or_else: str) -> StoreError:
     return StoreError(f"{rows.place} has no session {id!r}.", hint=f"{hint}{or_else}")
 
 
-# -- in SQL ------------------------------------------------------------------------------------------------------------
-
-
 class SqlRows(SessionRows, ABC):
     """The rows of sessions in a database that speaks SQL: what each of them asks with the same words."""
 

@@ -149,8 +149,6 @@ class SharedStorage:
                 fault.is_busy = fault.may_pass and patience_s < PATIENCE_S  # else it was waited for long enough
                 raise
 
-    # -- rows
-
     def rows(self, query: str, given: Sequence[object] = (), /) -> list[Any]:
         return _restored_rows(self._do("read", lambda made: rows_of(made, _spell_for_postgres(query), _values(given))))
 
@@ -180,8 +178,6 @@ class SharedStorage:
 
     def say(self, given: Sequence[object], /) -> None:
         self.write((_NUMBERING, [()]), (SAY, [given]), tells=True)
-
-    # -- the tables
 
     def has(self, table: str) -> bool:
         return self.rows("SELECT to_regclass(?) IS NOT NULL", (table,))[0][0]

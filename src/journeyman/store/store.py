@@ -85,8 +85,6 @@ class Store(StoredSessions):
         def __getattr__(self, name: str) -> object:
             raise AttributeError(missing_attribute(self, "Store", name), name=name, obj=self)
 
-    # -- recordings
-
     def begin(self, kind: TapeKind, agent: str, *, id: str | None = None) -> RecordingSink:
         """Begin to record: `Runtime(recorder=store)`. `Recordings` reads what was recorded.
 
@@ -96,8 +94,6 @@ class Store(StoredSessions):
         if self._recorder is None:
             self._recorder = recorder_at(self.path)
         return self._recorder.begin(kind, agent, id=id)
-
-    # -- closing
 
     def close(self) -> None:
         """Write the records that still wait, close the file, and let others go on with its runs."""

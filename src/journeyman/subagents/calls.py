@@ -142,9 +142,6 @@ class TeamCall:
 SubagentCall: TypeAlias = SingleCall | ParallelCall | ChainCall | BackgroundCall | TeamCall
 
 
-# -- what the model sees ----------------------------------------------------------------------------------------------
-
-
 def description_of(
     agents: Mapping[str, Agent[Any, Any, Any]], max_tasks: int | None, modes: Collection[SubagentMode]
 ) -> str:
@@ -196,9 +193,6 @@ def schema_of(
     if len({*modes}) == 1:
         schema["required"] = [*_FIELDS[next(iter(modes))][0].split()]
     return schema
-
-
-# -- what it may mean -------------------------------------------------------------------------------------------------
 
 
 def parse_arguments(arguments: str | bytes | Mapping[str, object]) -> SubagentArguments:

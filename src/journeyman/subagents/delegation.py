@@ -211,9 +211,6 @@ async def _store_task(agent: Agent[Any, Any, Any], task: str) -> StoredValue:
         raise SubagentMisused(f"The task of {agent.name!r} cannot be sent out. {invalid}") from invalid
 
 
-# -- single and parallel ----------------------------------------------------------------------------------------------
-
-
 async def single(delegation: Delegation, call: SingleCall) -> SingleResult:
     """Let one sub-agent do one task; raise a `SubagentMisused` if it cannot begin, a `SubagentFailed` if it fails."""
     finished = await delegation.do(delegation.assignment(call.agent, call.task, "single"))
@@ -250,8 +247,6 @@ async def _item_of(task: asyncio.Task[FinishedAssignment], given: Assignment) ->
         used = usage_in_words(usage, turns=run.ledger.n_model_calls, tools=run.ledger.own_calls)
     return ItemResult(agent=given.agent, task=given.task, is_error=True, output=text, usage=used)
 
-
-# -- chain ------------------------------------------------------------------------------------------------------------
 
 _PREVIOUS: Final = re.compile(r"\{previous((?:\.\w+)*)\}")
 
@@ -323,8 +318,6 @@ def _has(value: object) -> str:
 def _as_text(value: object) -> str:
     return value if isinstance(value, str) else write_json(value).decode()
 
-
-# -- background -------------------------------------------------------------------------------------------------------
 
 _NO_TASKS: Final = (
     "Background work is not available here: nobody would await it. Do the task without background. "
@@ -444,9 +437,6 @@ def _report_event(task: TaskContext, event: Event) -> None:
             task.count(usage=task.info.usage + usage)
         case _:
             pass
-
-
-# -- teams ------------------------------------------------------------------------------------------------------------
 
 
 async def join_team(delegation: Delegation, call: TeamCall, runs: SentRuns) -> TeamResult:

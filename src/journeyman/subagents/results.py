@@ -136,9 +136,6 @@ SubagentResult: TypeAlias = SingleResult | ParallelResult | ChainResult | Backgr
 """What a delegation returns, in each of its five modes."""
 
 
-# -- from a run -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedAssignment:
     """One task, after the sub-agent has done it or could not."""

@@ -226,8 +226,6 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
     def __repr__(self) -> str:
         return f"<Subagents {', '.join(sorted(self._delegation.agents))}>"
 
-    # -- for programs
-
     def agent(self, name: str) -> Agent[Any, Any, Any] | None:
         """Return the definition of a sub-agent; None if there is none of that name."""
         return self._delegation.agents.get(name)
@@ -313,8 +311,6 @@ class Subagents(Tool[..., Any, Needs], Toolset[Needs]):
                     return await join_team(delegation, call, runs)
                 return await team(delegation, call, self.team)
 
-    # -- for the loop
-
     def _read_schema(self, schema: JsonObject) -> Arguments:
         return TypedArguments(schema, TypeAdapter(dict[str, object]))  # they are checked by `parse`
 
@@ -364,9 +360,6 @@ def crew_of(agent: Agent[Any, Any, Any]) -> Iterator[tuple[str, ...]]:
                 yield (*way, each.name)
 
 
-# -- the definition ---------------------------------------------------------------------------------------------------
-
-
 def _problems_of_agents(agents: Sequence[Agent[Any, Any, Any]], counts: Mapping[str, int | None]) -> Iterator[Problem]:
     if not agents:
         yield Problem("NO_AGENTS", "There is no agent.", "Pass at least one: Subagents(analyst, writer).")
@@ -410,7 +403,6 @@ def _wiring_problems(name: str, given: object) -> Iterator[Problem]:
                 yield from function_problem(name, given, "an id and a subject", n=2)
 
 
-# -- agents in a folder ------------------------------------------------------------------------------------------------
 #
 # As Claude Code has them: Markdown files, whose front matter says what they are. What such a file asks for and a
 # sub-agent cannot carry is refused by its name, so that none works with less than its author meant.

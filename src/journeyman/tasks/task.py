@@ -65,8 +65,6 @@ class RunningTask:
     """Does the work, and then hands over the notification."""
     _timer: asyncio.TimerHandle | None = None
 
-    # -- looking
-
     @property
     def info(self) -> TaskInfo:
         """The task as it is now."""
@@ -84,8 +82,6 @@ class RunningTask:
     def is_here(self) -> bool:
         """Tell whether this is called from the work, or from the notification, of the task itself."""
         return run_context.get().task is self.context or is_done_for(self._going_on)
-
-    # -- from outside, any thread
 
     def message(self, text: str, origin: TextOrigin | None) -> Delivery:
         """Say something to the work."""
@@ -111,8 +107,6 @@ class RunningTask:
             # It is cancelled at once if it does not look. What has ended by then has its notification in peace.
             call_in(self.host.loop, lambda: self.context.info.is_running and self.press(wait=abort.is_heeded))
         return True
-
-    # -- in the event loop
 
     def begin(self, variables: Context) -> None:
         """Begin the work among these context variables."""
@@ -264,8 +258,6 @@ def unknown_task(id: str, ids: Iterable[str]) -> KeyError:
     where = f"The tasks are: {there_are}." if there_are else "There are no background tasks."
     return KeyError(f"There is no task {id!r}. {where}")
 
-
-# -- the notification -------------------------------------------------------------------------------------------------
 
 LONGEST: Final = 10_000
 """How many characters of a field a notification has. The whole result is in `TaskInfo.result`. A notification is

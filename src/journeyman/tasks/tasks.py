@@ -105,8 +105,6 @@ class Tasks:
         # Whoever cancels the wait gives no more time; but whatever happens, all of them are awaited.
         await wait_until_ended(asyncio.ensure_future(self._none_active()), on_cancel=press_all)
 
-    # -- starting
-
     def start(self, work: Work, *, description: str, **options: Unpack[TaskOptions]) -> str:
         """Start `work(task)` and return the id of its task, which can be seen from then on. Any thread may.
 
@@ -162,8 +160,6 @@ class Tasks:
         self._all[info.id] = self._active[info.id] = made
         return made
 
-    # -- watching
-
     def get(self, id: str) -> TaskInfo:
         """Return a task as it is now.
 
@@ -201,8 +197,6 @@ class Tasks:
         if found is None:
             raise unknown_task(id, self._all)
         return found
-
-    # -- saying and stopping
 
     def message(self, id: str, text: str, *, origin: TextOrigin | None = None) -> Delivery:
         """Say `text` to a task before its next model call. Any thread may.
@@ -253,8 +247,6 @@ class Tasks:
         while self._active:
             await next(iter(self._active.values())).over.wait()
 
-    # -- for models
-
     def tools(self) -> Sequence[AnyTool]:
         """Return the tools for a model: `task_list`, `task_output`, `task_message` and `task_stop`."""
 
@@ -301,8 +293,6 @@ class Tasks:
 
         return (task_list, task_output, task_message, task_stop)
 
-
-# -- the tools of a model ----------------------------------------------------------------------------------------------
 
 # Whoever waits for the model waits as long; it can ask once more.
 _LONGEST_S = 600

@@ -119,8 +119,6 @@ class MemberLoop:
         mail = TeamMessage(id="", sender=LEADER, to=member.name, text=text, summary=about, incarnation=number, sent=now)
         return member.box.text_of(mail)
 
-    # -- turns
-
     async def _turn(self, chat: Chat[Any, Any], text: str | None = None) -> None:
         """Take a turn that begins with this text, or without one, with the mail that was picked up."""
         self.post.change(self.member, "working")
@@ -141,8 +139,6 @@ class MemberLoop:
             member.last_text = str(result.output) if schema is None else schema.dump(result.output).decode()
         elif result.error.code != ErrorCode.EXECUTION_CANCELLED:  # one that was stopped is kept, and its member idle
             raise Rejected(f"Member {member.name!r} failed: {result.error}")
-
-    # -- between turns
 
     async def _claim_work(self) -> str:
         """Return work that the host has for the member; empty if it has none."""
@@ -177,9 +173,6 @@ class MemberLoop:
         text = call_hook("idle_notice", lambda: make(name, last_text), "", failed=self.post.regret)
         if text.strip():
             self.post.send(self.member, LEADER, text, kind="idle")
-
-
-# -- the agent, as a member ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

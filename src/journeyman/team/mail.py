@@ -130,8 +130,6 @@ class Mailbox(Post):
         self.is_ending = False
         """True when no further turn shall begin."""
 
-    # -- writing
-
     def put(self, mail: TeamMessage) -> None:
         """Let mail wait, or raise `MailboxClosed` if nobody will read it."""
         if self.is_closed:
@@ -149,8 +147,6 @@ class Mailbox(Post):
         """Take no more mail. What waits can still be read. A second call changes nothing."""
         self.is_closed = True
         self._waiters.wake()
-
-    # -- reading, as a `Post`
 
     @property
     def has_mail(self) -> bool:
@@ -233,8 +229,6 @@ class Mailbox(Post):
         if ends is None or mail.kind == "shutdown":
             return False
         return call_hook("ends", lambda: ends(mail), False, failed=self._failed)
-
-    # -- reading, as a program
 
     def drain(self) -> tuple[TeamMessage, ...]:
         """Take all mail, or none if there is none. It counts as delivered."""

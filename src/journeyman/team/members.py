@@ -171,9 +171,6 @@ class Member:
         return f"<Member {self.name!r}, number {self.incarnation}, {self.liveness}>"
 
 
-# -- names, wherever the members live ---------------------------------------------------------------------------------
-
-
 def check_name(name: str, *, is_taken: bool) -> None:
     """Raise a `TeamError` if no member can be called that: it is no name, or the leader's, or taken."""
     if not NAME.fullmatch(name):
@@ -219,8 +216,6 @@ class Registry:
         """How many members of each name there have been."""
         self.is_deleted = False
 
-    # -- changing
-
     def register(self, member: Member) -> None:
         """Give a member its name and its incarnation, or raise a `TeamError` if there is no team."""
         self.check_open()
@@ -249,8 +244,6 @@ class Registry:
         """Raise a `TeamError` if the team is deleted."""
         if self.is_deleted:
             raise TeamError(f"There is no team {self.name!r} any more: it was deleted. Make another Team.")
-
-    # -- looking
 
     @property
     def members(self) -> tuple[Member, ...]:

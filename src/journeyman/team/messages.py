@@ -67,8 +67,6 @@ class PostOffice:
         member = current_conversation.get().member
         return member if isinstance(member, Member) and member.registry is self.registry else None
 
-    # -- sending
-
     def send(
         self,
         sender: Member | None,
@@ -145,8 +143,6 @@ class PostOffice:
             return "stale"
         return "gone" if member.box.is_closed else member.box
 
-    # -- what becomes of it
-
     def mailbox(self, name: str) -> Mailbox:
         """Return a mailbox for whoever has that name."""
         return Mailbox(self.hooks, delivered=lambda mail: self._note_delivered(name, mail), failed=self.regret)
@@ -170,8 +166,6 @@ class PostOffice:
     def regret(self, hook: str, error: BaseException) -> None:
         """Remember and log what a hook raised."""
         self.watch.regret("hook of the team", hook, error)
-
-    # -- what members do
 
     def change(self, member: Member, liveness: MemberStatus) -> bool:
         """Let a member do something else, and tell. False: it does that already, or is about to end."""
@@ -219,8 +213,6 @@ class PostOffice:
             text = error or f"{member.name} {'was stopped' if was_stopped else 'has ended'}."
             id, now = f"m-{next(self._numbers)}", datetime.now(UTC)
             self._dispatch(member, TeamMessage(id=id, sender=member.name, to=LEADER, text=text, kind="gone", sent=now))
-
-    # -- letting members go
 
     def ask_to_end(self, member: Member, grace_s: float) -> None:
         """Let a member begin no further turn; if it works, and has some seconds to end, tell it so."""

@@ -87,8 +87,6 @@ class Team:
         """The inbox of the chat that leads the team."""
         self._tools = _tools_of(self, self._post)
 
-    # -- opening and leaving
-
     async def __aenter__(self) -> Team:
         if self._stack is not None:
             raise RuntimeError("The team was entered before. Make another Team().")
@@ -135,8 +133,6 @@ class Team:
         leader.close()
         self._post.bury(left, "closed")
         self._post.changes.wake()
-
-    # -- members
 
     async def spawn(self, request: TeamSpawnRequest) -> TeamSpawnResult:
         """Make a member, and return as soon as it is registered: it works on by itself.
@@ -231,8 +227,6 @@ class Team:
         self._registry.rename(name, description)
         self._is_named = self._is_named or bool(name)
 
-    # -- leading
-
     def _lead(self) -> None:
         """Let the chat whose turn goes on here, if any, be the leader from now on."""
         conversation = current_conversation.get()
@@ -258,8 +252,6 @@ class Team:
         if inbox is not None:
             inbox.posts = (*inbox.posts, leader)
         self._inbox = inbox
-
-    # -- mail
 
     def send(
         self, to: str, text: str, *, summary: str = "", id: str = "", incarnation: int | None = None
@@ -298,8 +290,6 @@ class Team:
             await self._post.changes.wait()
         return True
 
-    # -- ending
-
     async def shutdown(
         self, *names: str, incarnation: int | None = None, grace_s: float = GRACE_S, force_s: float = FORCE_S
     ) -> ShutdownResult:
@@ -335,8 +325,6 @@ class Team:
 
     def _stop(self, task_id: str) -> None:
         self._open_tasks().stop(task_id, "the team let it go")
-
-    # -- asking and looking
 
     def answer(self, id: str, answer: Decision | str) -> None:
         """Answer what a member asks, if a program leads the team. If a chat leads, use `Chat.answer`.
@@ -404,9 +392,6 @@ class Team:
     def tools(self) -> Sequence[AnyTool]:
         """Return the tools of a leader: `send_message`, `team_roster` and `team_shutdown`. Members have two of them."""
         return self._tools
-
-
-# -- the tools of models ----------------------------------------------------------------------------------------------
 
 
 def _tools_of(team: Team, post: PostOffice) -> tuple[AnyTool, AnyTool, AnyTool]:

@@ -143,9 +143,6 @@ def _problems_of_faults(rate: object, faults: object) -> Iterator[Problem]:
         yield Problem("INVALID_FAULTS", f"faults is {faults!r}.", f"Choose from: {', '.join(FAULTS)}.")
 
 
-# -- answers with a fault ----------------------------------------------------------------------------------------------
-
-
 async def _spoil_parts(parts: AsyncIterator[Part], spoil: _Spoil, note: Callable[[], None]) -> AsyncGenerator[Part]:
     """Give the parts of an answer, each as a fault leaves it. `note` is called when the fault has shown, once."""
     has_shown = False

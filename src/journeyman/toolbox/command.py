@@ -165,9 +165,6 @@ def _ending(done: _Completed, timeout_s: float) -> str:
     return f"ended by {signal_name(-done.exit_code)}"
 
 
-# -- running a command -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Completed:
     """The outcome of a command: its output, its exit code, and whether it ran out of time."""
@@ -355,9 +352,6 @@ class _Pipe:
         self.transcript.close()
         asyncio.get_running_loop().remove_reader(self._outer)
         os.close(self._outer)
-
-
-# -- what it writes ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -147,9 +147,6 @@ def _line_at(text: str, index: int) -> int:
     return text.count("\n", 0, index) + 1
 
 
-# -- where the old text is ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
     """A place in the text, and what shall stand there."""
@@ -186,9 +183,6 @@ def _apart(matches: Sequence[Match]) -> tuple[Match, ...]:
     return tuple(kept)
 
 
-# -- the very text, and the text except for its typography ------------------------------------------------------------
-
-
 def _exact(text: str, old: str, new: str) -> Iterator[Match]:
     if old not in _ENDINGS.sub("\n", text):  # which takes linear time, the search for a pattern may not
         return
@@ -214,9 +208,6 @@ def _tolerant(text: str, old: str, new: str) -> Iterator[Match]:
 
 def _fold_blanks(text: str) -> str:
     return "\n".join([line.rstrip(_BLANKS) for line in _ENDINGS.split(text.translate(_FOLDS))])
-
-
-# -- whole lines, moved ------------------------------------------------------------------------------------------------
 
 
 def _matches_indented(text: str, old: str, new: str) -> Iterator[Match]:
@@ -280,9 +271,6 @@ _WAYS: Final[dict[How, Callable[[str, str, str], Iterator[Match]]]] = {
 }
 
 
-# -- what stands there afterwards --------------------------------------------------------------------------------------
-
-
 def _merge_lines(found: str, old: Sequence[str], new: Sequence[str], ending: str) -> str:
     """Return the new lines; those at the beginning and at the end that are as in the old ones stay as found."""
     endings = _ENDINGS.findall(found)
@@ -307,9 +295,6 @@ def _ending_at(text: str, start: int) -> str:
         return found.group()
     last = text.rfind("\n", 0, start)
     return "\r\n" if last > 0 and text[last - 1] == "\r" else "\n"
-
-
-# -- what is similar ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,9 +344,6 @@ def _decode_body(answer: _Fetched, *, is_html: bool) -> str:
     return "".join([*pieces, decoder.decode(b"", final=True)])
 
 
-# -- which addresses may be asked --------------------------------------------------------------------------------------
-
-
 async def checked_addresses(host: str, port: int, allowed: Allowed) -> Sequence[tuple[socket.AddressFamily, str]]:
     """Look a host up, and return its addresses. They are what is to be asked, without looking it up again.
 
@@ -394,8 +391,6 @@ class Allowed:
         """Tell whether an address may be asked."""
         return is_public(address) or any(address in network for network in self.networks)
 
-
-# -- a page as a text to read ------------------------------------------------------------------------------------------
 
 # Headings, paragraphs, lists, links and tables, without scripts and styles. Every page, however odd, is read in one
 # pass; what `html.parser` takes can grow with the square of the size.

@@ -82,9 +82,6 @@ class ToolRefused(Rejected):
         self.kind: RefusalKind = kind
 
 
-# -- the port, and the files of this machine ---------------------------------------------------------------------------
-
-
 Kind: TypeAlias = Literal["file", "folder", "link", "other"]
 """What a name in a folder is."""
 
@@ -290,9 +287,6 @@ if TYPE_CHECKING:
     _proof: FileSystem = LocalFiles()
 
 
-# -- which paths may be touched ----------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True)
 class Located:
     """A path that may be touched."""
@@ -393,9 +387,6 @@ class Reach:
         return f" Did you mean {' or '.join(found)}?" if found else ""
 
 
-# -- from bytes to text, and back --------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True)
 class Coding:
     """The encoding of a text and its byte order mark: enough to write a file back as it was."""
@@ -483,9 +474,6 @@ def _with_each_ending(old: str, new: str) -> str:
     return "".join([*(line + ending for line, ending in zip(new_lines, given, strict=False)), new_lines[-1]])
 
 
-# -- texts that are too long to show -----------------------------------------------------------------------------------
-
-
 def cut_output(text: str, spill: Spill | None, stem: str) -> str:
     """Return the beginning of a text that is too long, with a note on where all of it is."""
     lines = text.split("\n")
@@ -560,9 +548,6 @@ class Spill:
         self._finalizer = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._opened(str(folder))
         return folder
-
-
-# -- files in memory ---------------------------------------------------------------------------------------------------
 
 
 @explain_arguments

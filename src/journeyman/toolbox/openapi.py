@@ -99,9 +99,6 @@ def openapi_tools(
     return toolset(tools)
 
 
-# -- the document ------------------------------------------------------------------------------------------------------
-
-
 class _Unsupported(Exception):
     """Says what an operation asks for that no tool can carry."""
 
@@ -233,9 +230,6 @@ def _find_address(spec: JsonObject, base_url: str | None, problems: list[Problem
     return address.rstrip("/")
 
 
-# -- operations as tools -----------------------------------------------------------------------------------------------
-
-
 def _read_operation(reader: _DocumentReader, found: _FoundOperation, address: str) -> tuple[ApiOperation, JsonObject]:
     """Return what a call sends, and the schema of its arguments."""
     for place in (found.item, found.fields):
@@ -347,9 +341,6 @@ def _read_body(reader: _DocumentReader, found: _FoundOperation) -> tuple[str, Js
     return (JSON if kind == "*/*" else kind), schema, body.get("required") is True
 
 
-# -- schemas -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _SchemaConverter:
     """The schemas of one operation in the words of JSON Schema, and those that they lead to as its definitions."""
@@ -415,7 +406,6 @@ _SCHEMAS: Final = frozenset(
 )
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
 #
 # No argument leads elsewhere than its place: what stands in the path is escaped, and may not be empty or dots only; a
 # header takes no line break. The address, the keys and the timeouts are the client's.

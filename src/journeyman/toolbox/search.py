@@ -42,9 +42,6 @@ _LINES_AT_ONCE: Final = 1_000
 _SPECIAL: Final = frozenset(r"\.+*?()|[]{}^$#&-~")
 
 
-# -- grep --------------------------------------------------------------------------------------------------------------
-
-
 def grep_tool(bench: Bench) -> AnyTool:
     """Return the tool that searches the files of a workspace."""
 
@@ -188,9 +185,6 @@ def _lines_with_context(lines: list[str], numbers: list[int], context: int) -> I
             if each > last:
                 yield f"{each + 1}{':' if each in matching else '-'}{cut(lines[each], MAX_LINE_CHARS)}"
                 last = each
-
-
-# -- glob --------------------------------------------------------------------------------------------------------------
 
 
 def glob_tool(bench: Bench) -> AnyTool:

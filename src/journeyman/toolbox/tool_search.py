@@ -103,9 +103,6 @@ def _deferral_problems(given: object) -> Sequence[Problem]:
     return tool_problems(each)
 
 
-# -- finding ----------------------------------------------------------------------------------------------------------
-
-
 def _search_tool(tools: dict[str, AnyTool]) -> AnyTool:
     def tool_search(
         query: Annotated[str, Field(max_length=_MAX_QUERY_CHARS)], limit: Annotated[int, Field(ge=1, le=20)] = FOUND
@@ -166,9 +163,6 @@ def _find_tools(tools: Iterable[AnyTool], words: Set[str]) -> list[AnyTool]:
 
     scored = [(score(each), each) for each in tools]
     return [each for points, each in sorted(scored, key=lambda pair: -pair[0]) if points]
-
-
-# -- calling ----------------------------------------------------------------------------------------------------------
 
 
 def _call_tool(tools: dict[str, AnyTool]) -> AnyTool:

@@ -143,9 +143,6 @@ def _by_ripgrep(bench: Bench, search: Sequence[str], folder: str, deadline: Dead
     return [os.fsdecode(path).removeprefix("./") for path in output.split(b"\0") if path]
 
 
-# -- without ripgrep ---------------------------------------------------------------------------------------------------
-
-
 def _rules_above(files: FileSystem, root: str, prefix: str, deadline: Deadline) -> _Rules:
     """Return the rules that the folders above set for a folder; none if they leave out the folder itself."""
     rules = _Rules()
@@ -195,9 +192,6 @@ def _read_folder(
     inside = rules.rules_in(folder, entries, read)
     deadline.too_many_rules.update({file.folder: None for kind in inside.kinds for file in kind[:1] if file.is_cut})
     return entries, inside
-
-
-# -- the rules of ignore files -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +289,6 @@ def _read_rule(line: str) -> _Rule | None:
         return None
     return _Rule(expression if "/" in glob else _FOLDERS + expression, not keeps, line.endswith("/"))
 
-
-# -- patterns ----------------------------------------------------------------------------------------------------------
 
 _FOLDERS: Final = "(?:.*/)?"
 _GLOB = re.compile(

@@ -147,8 +147,6 @@ Work: TypeAlias = Callable[[TaskContext], Awaitable[object]]
 """What a task does. What it returns is the result; what it raises, the reason why the task failed."""
 
 
-# -- the output --------------------------------------------------------------------------------------------------------
-
 KEPT_CHARS: Final = 50_000
 """How many characters of a task's output stay in memory: the last ones."""
 

@@ -394,7 +394,6 @@ def _n_marks(input_json: str | bytes) -> tuple[int, int]:
     return n_holders + input_json.count(b","), n_holders
 
 
-# -- validators that keep few errors ----------------------------------------------------------------------------------
 #
 # In pydantic-core every error has a copy of what it is about, and what was JSON is copied once for each: forty missing
 # fields beside a list of one megabyte take forty megabytes.
@@ -648,8 +647,6 @@ class _Explaining:
         look = partial(self._bounds.look, cost=_COST_OF_HOLDER if holds else 1)
         return {"type": "function-before", "function": {"type": "no-info", "function": look}, "schema": schema}
 
-
-# -- decimals that keep their digits -----------------------------------------------------------------------------------
 
 # pydantic makes a double of every number with a fraction first. Where a text holds numbers that a double may not hold,
 # each is found by the double that it became. Two numbers with other digits that became the same double are told apart

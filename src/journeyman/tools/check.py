@@ -34,8 +34,6 @@ from journeyman.hosted.tools import HostedToolSupport, hosted_problems
 from journeyman.model import UNKNOWN, CachePolicy, ModelSettings, ThinkingLevel, ToolChoice
 from journeyman.types import Message
 
-# -- functions --------------------------------------------------------------------------------------------------------
-
 
 def n_taken(function: object, most: int) -> int | None:
     """Return how many arguments, up to `most`, can be given to `function` in order; None if `most` must be given more,
@@ -64,9 +62,6 @@ def function_problem(
     if taken is None or taken < (n if least is None else least):
         name = getattr(function, "__qualname__", None) or repr(function)
         yield Problem(code, f"{what}, {name}, cannot be called with {takes}.", f"Let it take {takes}, and no more.")
-
-
-# -- what a run is given beside its input -----------------------------------------------------------------------------
 
 
 def lacking(what: str, value: object, *names: str, hint: str) -> Iterator[Problem]:
@@ -137,9 +132,6 @@ def block_problems(what: str, given: object, kinds: type | UnionType) -> Iterato
         if not isinstance(block, kinds):
             hint = f"Pass Text({block!r})." if isinstance(block, str) else "Pass blocks such as Text(…)."
             yield Problem("INVALID_PROMPT", f"{what}[{place}] is {block!r}, not a block.", hint)
-
-
-# -- limits and settings ----------------------------------------------------------------------------------------------
 
 
 _SOME_COUNT: Final[Kind] = (none_or(is_count), COUNT[1])

@@ -333,9 +333,6 @@ class ToolsetContext(Generic[Given, Asked]):
     """The toolsets that are asked once for the run, by `id`, and what they gave."""
 
 
-# -- by value ---------------------------------------------------------------------------------------------------------
-
-
 def isolated(value: T, which: Which) -> T:
     """Return a value that no change of `value` can reach: itself, where it cannot change, or a deep copy.
 

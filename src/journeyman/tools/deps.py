@@ -84,9 +84,6 @@ def lacks_deps(given: object, deps: object) -> str | None:
     return f"deps are of type {kind_name(type(given))}, and the agent needs {kind_name(kind)}. Pass deps=… of that type"
 
 
-# -- functions that take them -----------------------------------------------------------------------------------------
-
-
 def takes_deps(function: object, n: int) -> bool:
     """Tell whether a function that is called with `n` arguments needs one more, by position."""
     return callable(function) and len(positional_parameters(function)) == n + 1
@@ -125,9 +122,6 @@ def _parameter_type(function: Callable[..., object], place: int) -> object:
         return get_type_hints(underlying(function)).get(name, Any)
     except (NameError, TypeError, AttributeError):  # it may be imported for type checkers only
         return Any
-
-
-# -- what an agent declares -------------------------------------------------------------------------------------------
 
 
 def deps_problems(deps: object, gate: object) -> Iterator[Problem]:

@@ -99,9 +99,6 @@ def is_loaded_as(schema: OutputSchema[Any], dumped: bytes, value: object) -> boo
     return _is_read_as(value, lambda: schema.load(dumped))
 
 
-# -- the same value ----------------------------------------------------------------------------------------------------
-
-
 def _is_read_as(value: object, read: Callable[[], object]) -> bool:
     try:
         return _is_same(read(), value)
@@ -142,9 +139,6 @@ def _attributes_of(value: DataclassInstance) -> dict[str, object]:
     """Return the attributes of a dataclass, with those that are no fields."""
     named = [each.name for each in fields(value) if hasattr(value, each.name)]
     return {**{name: getattr(value, name) for name in named}, **getattr(value, "__dict__", {})}
-
-
-# -- the exact form ----------------------------------------------------------------------------------------------------
 
 
 def _classes_of(schema: OutputSchema[Any]) -> Mapping[str, type]:

@@ -121,9 +121,6 @@ def holds_json(value: object) -> bool:
     return isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
 
 
-# -- from pydantic ----------------------------------------------------------------------------------------------------
-
-
 def _root(input_json: str | bytes | None) -> object:
     if input_json is None:
         return None
@@ -186,9 +183,6 @@ def _path_in(root: object, loc: Path, *, missing: bool) -> Path:
                 pass
         path.append(part)
     return tuple(path)
-
-
-# -- to lines ---------------------------------------------------------------------------------------------------------
 
 
 def _join_faults(known: Fault, other: Fault) -> Fault:

@@ -204,8 +204,6 @@ def _faults(error: _Error) -> Iterator[Fault]:
             yield Fault(Rank.VALUE, path, error.message.removeprefix("it "), found)
 
 
-# -- what a check costs ------------------------------------------------------------------------------------------------
-
 _LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED: Final = ("dependentSchemas", "patternProperties", "properties")
 _SINGLE: Final = (

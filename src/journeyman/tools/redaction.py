@@ -25,8 +25,6 @@ from journeyman.tools.known_secrets import MARK, known_secrets, refuse_short
 from journeyman.tools.secret_codes import mark_codes
 from journeyman.tools.secret_places import columns, places_by_notation, shadow_of, words_in
 
-# -- by their shape ---------------------------------------------------------------------------------------------------
-
 # Each with one group: what stays in front of the secret.
 _SHAPES: Final = tuple(
     (needed, re.compile(pattern, re.DOTALL | (re.IGNORECASE if is_any_case else re.NOFLAG)))
@@ -47,8 +45,6 @@ _SHAPES: Final = tuple(
         (("api.telegram.org/bot",), r"(\bapi\.telegram\.org/bot)\d+:[\w-]{20,}", True),
     )
 )
-
-# -- by their names ---------------------------------------------------------------------------------------------------
 
 _Sureness: TypeAlias = Literal["sure", "likely"]
 """`sure`: whatever is called so is a secret. `likely`: if it looks like one, too."""
@@ -164,8 +160,6 @@ _OF_SENTENCES: Final = _words(
     "the a an is are was be to of your my our for must should please enter not with or and password token secret key in"
     " at from if that this it"
 )
-
-# -- in texts ---------------------------------------------------------------------------------------------------------
 
 _HEAD: Final = re.compile(
     r"(?P<name>(?<![\w.$-])(?<!\$\{)[A-Za-z_$.@-][\w.$-]*+|\[\\{0,16}[\"'][\w.-]{1,64}\\{0,16}[\"']\])"
@@ -525,8 +519,6 @@ def _by_program(text: str) -> Iterator[tuple[int, int]]:
                 yield cookie.end(1), cookie.end()
 
 
-# -- in values ---------------------------------------------------------------------------------------------------
-
 Secret: TypeAlias = str | re.Pattern[str] | Callable[[str], str]
 """What else to take out: a text, everything that a pattern matches, or a function from a text to a text. Applied to its
 own result, the function must change nothing."""
@@ -620,9 +612,6 @@ class Redactor:
                 case _:
                     text = secret(text)
         return text
-
-
-# -- in logs ------------------------------------------------------------------------------------------------------
 
 
 def clear_record(record: logging.LogRecord) -> bool:

@@ -83,9 +83,6 @@ def encodable(text: str) -> str:
     return text
 
 
-# -- results ----------------------------------------------------------------------------------------------------------
-
-
 def _bound_content(content: str | tuple[_Block, ...], max_chars: int | None) -> str | tuple[_Block, ...]:
     if isinstance(content, str):
         if not content or content.isspace():
@@ -181,9 +178,6 @@ def _no_value_error(value: object) -> TypeError:
     )
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
 def _message_of_error(error: BaseException) -> str:
     match error:
         case BaseExceptionGroup():
@@ -206,8 +200,6 @@ def _error_text(error: BaseException) -> str:
         text = ""
     return text if text.strip() else type(error).__name__
 
-
-# -- a value before it becomes JSON ------------------------------------------------------------------------------------
 
 # Sets get an order, and files that stand beside other data are set apart. A set of texts comes in another order in each
 # process, and then neither a cassette nor a provider's cache knows the request. A file inside of JSON would be paid for

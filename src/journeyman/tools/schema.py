@@ -95,9 +95,6 @@ class TypedArguments:
         return _json_schema(checked_by)
 
 
-# -- parameters with types --------------------------------------------------------------------------------------------
-
-
 class Fields:
     """Parameters with Python types: the arguments come out as values of those types, defaults filled in.
 
@@ -239,9 +236,6 @@ def _type_problem(subject: str, annotation: object, error: Exception) -> Problem
         f"{subject} cannot be described as JSON: {inspect.formatannotation(annotation)} ({reason}).",
         "Use JSON types, pydantic models, dataclasses, TypedDicts, enums, and unions and collections of those.",
     )
-
-
-# -- any type ---------------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True)
@@ -451,9 +445,6 @@ def text_input() -> TextInput:
     """Return what most agents take, a text. To compile it is most of the work of making an agent: it is done once."""
     compiled: OutputSchema[Any] = output_schema(str, name="input")
     return TextInput(**{each.name: getattr(compiled, each.name) for each in fields(compiled)})
-
-
-# -- what is shared ---------------------------------------------------------------------------------------------------
 
 
 def schema_problems(schema: JsonObject) -> list[Problem]:

@@ -133,8 +133,6 @@ class Shape:
         self.n_fields = 1 + max([len(node.fields) + len(node.named) for node in every])
         """The most errors that one object may have, beside those of what is in it."""
 
-    # -- from schemas to nodes ----------------------------------------------------------------------------------------
-
     def _node(self, schema: _Json) -> _Node:
         node = _Node()
         return self._fill(node, schema) or node
@@ -207,8 +205,6 @@ class Shape:
                     setattr(node, name, getattr(other, name))
         return self._known[reference]
 
-    # -- what is known from the schema alone --------------------------------------------------------------------------
-
     @cached_property
     def branches(self) -> bool:
         """True when a value of a type may hold several of the same type in fields of its own, as a binary tree does."""
@@ -225,8 +221,6 @@ class Shape:
         every = sum([self._visits(each, known) for each in node.every])
         known[node] = found = max([inside, every, *[self._visits(each, known) for each in node.one_of]])
         return found
-
-    # -- what is counted ----------------------------------------------------------------------------------------------
 
     def n_looks_at_most(self, n_values: Sequence[int], most: float) -> float:
         """Return how often a check looks, at most, at values of which so many stand at each level; something above

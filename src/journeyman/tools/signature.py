@@ -230,9 +230,6 @@ def _evaluate(annotation: object, names: dict[str, object]) -> object:
     return typing.get_type_hints(probe, names, include_extras=True)["it"]
 
 
-# -- problems ---------------------------------------------------------------------------------------------------------
-
-
 def _form_problem(declared: Declared) -> Problem | None:
     if declared.kind in (Declared.VAR_POSITIONAL, Declared.VAR_KEYWORD, Declared.POSITIONAL_ONLY):
         hint = "Declare each parameter by its name, without *, ** or a / after it."
@@ -244,9 +241,6 @@ def _form_problem(declared: Declared) -> Problem | None:
     else:
         hint = "Annotate it: the model is told its type, and its value is checked."
     return Problem("MISSING_ANNOTATION", f"Parameter {declared.name!r} has no type.", hint)
-
-
-# -- what a docstring says ---------------------------------------------------------------------------------------------
 
 
 _GOOGLE = re.compile(r"(?:args|arguments|params|parameters|(?:keyword|other) (?:args|arguments|parameters)):\s*", re.I)

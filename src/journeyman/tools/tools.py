@@ -63,9 +63,6 @@ CacheScope: TypeAlias = Literal["attempt", "run"]
 """How long a cached result is good: for the attempt, or for the run."""
 
 
-# -- what may wrap a call ---------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class MiddlewareCall:
     """One call on its way to the tool."""
@@ -86,9 +83,6 @@ CallNext: TypeAlias = Callable[[MiddlewareCall], Awaitable[ToolResult]]
 
 Middleware: TypeAlias = Callable[[MiddlewareCall, CallNext], Awaitable[ToolResult]]
 """Wraps the calls of all tools. It awaits `CallNext` once, or not at all to answer instead of the tool."""
-
-
-# -- tools ------------------------------------------------------------------------------------------------------------
 
 
 _Prepare: TypeAlias = Callable[["AnyTool", ToolsetContext[Any, Any]], "AnyTool | Awaitable[AnyTool | None] | None"]
@@ -510,8 +504,6 @@ def _compile_fields(signature: Signature) -> tuple[Fields, list[Problem]]:
         return Fields(()), [*signature.problems, *error.problems]
 
 
-# -- problems ---------------------------------------------------------------------------------------------------------
-
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -579,9 +571,6 @@ def _option_problems(tool: AnyTool) -> Iterator[Problem]:
         yield Problem(
             "INVALID_PREPARE", f"prepare is {tool.prepare!r}.", "Pass a function of the tool and the context."
         )
-
-
-# -- one text for equal values: the key under which a result is cached ------------------------------------------------
 
 
 def canonical(value: object) -> str:

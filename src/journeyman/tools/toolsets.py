@@ -170,9 +170,6 @@ def toolset(source: object = None, /, *, each: _Each = "run") -> object:
     return _FunctionToolset(cast("ToolsetFunction[Any]", source), each)
 
 
-# -- what a source is --------------------------------------------------------------------------------------------------
-
-
 def is_tool(source: object) -> TypeIs[AnyTool]:
     """Tell whether something is a tool."""
     return isinstance(source, Tool)
@@ -231,9 +228,6 @@ def fixed_tools(sources: Iterable[ToolSource[Any]]) -> list[AnyTool | Toolset[An
     return found
 
 
-# -- asking ------------------------------------------------------------------------------------------------------------
-
-
 async def list_tools(sources: Iterable[object], context: ToolsetContext[Any, Any], *, depth: int = 0) -> list[AnyTool]:
     """Return the tools that there are at a moment: of tools, of toolsets, and of what these give.
 
@@ -281,9 +275,6 @@ async def _prepare_tool(tool: AnyTool, context: ToolsetContext[Any, Any]) -> Seq
     if not is_tool(made):
         raise TypeError(f"the prepare of {tool.name!r} gives {made!r:.80}, which is neither a tool nor None")
     return [change_tool(made, is_prepared=True)]
-
-
-# -- the kinds ---------------------------------------------------------------------------------------------------------
 
 
 class _FunctionToolset(Toolset[Any]):

@@ -24,9 +24,6 @@ _HOLDERS: Final = (dict, list)
 _LEADING: Final = frozenset({"$ref", "allOf", *_EITHER})
 
 
-# -- arguments that are no object --------------------------------------------------------------------------------------
-
-
 def quoting(text: str, malformed: str | None, *, may_be_quoted: bool) -> str:
     """Return the text of an error, followed by what the model wrote in place of a JSON object, if it did: no provider
     takes that back as arguments, so the model has it nowhere else. Of a long one, the middle is left out."""
@@ -44,9 +41,6 @@ def holds_secrets(schema: object) -> bool:
             return any(map(holds_secrets, schema.values()))
         case _:
             return is_list(schema) and any(map(holds_secrets, schema))
-
-
-# -- nulls that count as absent ----------------------------------------------------------------------------------------
 
 
 class AbsentNulls:

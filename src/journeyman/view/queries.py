@@ -120,8 +120,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             "notice": self.recordings.notice,
         }
 
-    # -- runs
-
     def runs(self, filters: Filters, *, before: str | None, limit: int) -> RunsDocument:
         """Return a page of runs, the newest first: those behind the one with the id `before`."""
         found: list[RunDocument] = []
@@ -251,8 +249,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
         made = (DayDocument(day=d * 86_400, runs=n, failed=bad, cost=cost) for d, n, bad, cost in days)
         return {"days": [*made]}
 
-    # -- one run
-
     def events(self, id: str, *, after: int, limit: int, most: int | None, skip: int = 0) -> EventsDocument:
         """Return what happened in a run after the event with a number and so many more, and whether there is more.
         `most`: of a longer text, only its beginning, as `{"cut": …, "characters": …}`."""
@@ -333,8 +329,6 @@ class StoreReader:  # noqa: PLR0904 - one for each thing that is looked at
             heard = {n: ("taken", "") for (n,) in ([] if is_over else self.recordings.file.rows(query, (id,)))}
             return told(self.recordings, id, heard, is_over=is_over)
         return told(self.recordings, id, outcomes(self.recordings, run), is_over=run.status not in GOES_ON)
-
-    # -- what is live
 
     def words(self, id: str) -> dict[str, WordsDocument]:
         """Return the last words of the answers that are being written in a run: each text by its path."""

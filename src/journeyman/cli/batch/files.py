@@ -396,9 +396,6 @@ def _short_digest(data: bytes) -> str:
     return sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
 
 
-# -- the results -------------------------------------------------------------------------------------------------------
-
-
 def _place_of_line(line: BatchLine) -> int | str:
     return line.number if line.key is None else line.key
 

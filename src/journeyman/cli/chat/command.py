@@ -110,9 +110,6 @@ def _tell_how_to_go_on(target: str | None, sessions: SessionFile, console: Conso
     PlainScreen(console).say([Line(text=text, style="dim", rows=3)])
 
 
-# -- in a terminal ----------------------------------------------------------------------------------------------------
-
-
 def _converse(
     loop: AgentLoop, dialog: Dialog, runtime: Runtime, stdout: Stdout | None, *, is_plain: bool, debug: bool
 ) -> int:
@@ -203,8 +200,6 @@ def _greeting(agent: AnyAgent, runtime: Runtime, sessions: SessionFile, chat: Ch
             yield Line(mark="warning", text="The last turn was interrupted. /continue goes on where it was.")
 
 
-# -- a chat in lines ---------------------------------------------------------------------------------------------------
-
 _STOPPING: Final = Line(mark="stopped", text="stopping; press Ctrl-C again to quit at once")
 
 
@@ -246,8 +241,6 @@ class PlainTerminal:
         elif not self.exit.is_leaving:
             self._view.say([LEAVING])
 
-    # -- writing
-
     def _write(self, *, asks: bool = True) -> None:
         """Write what is new, and ask for a line where one is wanted. Any thread may."""
         with self._lock:
@@ -267,8 +260,6 @@ class PlainTerminal:
         self._prompt = wanted
         self._screen.say([Line(text=text, rows=100) for text in (wanted.hint, wanted.given) if text])
         print(wanted.label, end="", flush=True)
-
-    # -- reading
 
     def _read(self) -> None:
         with suppress(OSError):  # the terminal is gone: nothing more will come

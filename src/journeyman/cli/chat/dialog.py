@@ -139,8 +139,6 @@ class Dialog:
         self._look_at_window()
         self._look_at_status()
 
-    # -- what happens
-
     def hear(self, event: events.Event) -> None:
         """Listen to the chat."""
         lines: list[Line] = []
@@ -208,8 +206,6 @@ class Dialog:
                 n_background=len(self.sessions.tasks.active),
             )
         )
-
-    # -- what is entered
 
     def enter(self, entry: EnteredLine) -> None:
         """Do what the user entered."""
@@ -317,8 +313,6 @@ class Dialog:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- what waits
-
     def look(self) -> None:
         """Show what waits to be said, what was said of it, and how the chat is."""
         self.say(list(self._show_delivered()))
@@ -359,8 +353,6 @@ class Dialog:
             self._show_queue()
         for entry in held:
             self.enter(entry)
-
-    # -- commands of the user's
 
     async def _run_shell(self, command: str, *, is_told: bool) -> None:
         """Run a command in the current folder, show what it writes, and let the agent know with what is said next."""
@@ -441,8 +433,6 @@ def _pictures(text: str) -> Iterator[Path]:
                 if path.is_file():
                     yield path
 
-
-# -- the commands ------------------------------------------------------------------------------------------------------
 
 _SESSIONS_SHOWN: Final = 12
 _OUTPUT_ROWS: Final = 2_000

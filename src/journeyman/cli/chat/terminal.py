@@ -140,8 +140,6 @@ class Terminal:
         finally:
             end_process(exit_code, terminal=descriptor, last=_RESTORE)
 
-    # -- the thread of the terminal
-
     async def _draw(self) -> None:
         self._loop, self._news = asyncio.get_running_loop(), asyncio.Event()
         painter = asyncio.create_task(self._paint_on(self._news))
@@ -205,8 +203,6 @@ class Terminal:
         self._view.height = size.rows
         return size
 
-    # -- what is drawn
-
     def _application(self) -> Application[None]:
         def status() -> ANSI:
             return ANSI(self._draw_lines([self._view.status.line(self._size().columns - 1)]).rstrip("\n"))
@@ -244,8 +240,6 @@ class Terminal:
         elif self._prompt.hint:
             lines.append(Line(text=self._prompt.hint, style="cyan", rows=3))
         return to_formatted_text(ANSI("\n".join(self._draw_lines(lines, n_rows=n_rows).splitlines()[-n_rows:])))
-
-    # -- what is typed
 
     def _adopt(self) -> None:
         """Let the line be for what the view says, unless that would change the meaning of what was typed already."""
@@ -330,9 +324,6 @@ class _SteadyOutput(Vt100_Output):
             super().flush()
 
 
-# -- what others print -------------------------------------------------------------------------------------------------
-
-
 class CapturedTerminal:
     """The terminal, taken from stdin, stdout and stderr until it is given back."""
 
@@ -376,9 +367,6 @@ class CapturedTerminal:
         self._reader.join(_PATIENCE_S)  # a program that the agent left running may still hold the other end
         self.input.close()
         self.output.close()
-
-
-# -- the input line ----------------------------------------------------------------------------------------------------
 
 
 class _InputLine:
@@ -453,8 +441,6 @@ class _InputLine:
             rows += [("reverse" if number == state.complete_index else "", row), ("", "\n")]
         return rows[:-1]
 
-    # -- keys
-
     def bind(self, bindings: KeyBindings) -> None:
         """Add the keys of the line."""
         is_at_mark = Condition(lambda: self._mark_before_cursor() != "")
@@ -513,9 +499,6 @@ class _Entered(FileHistory):
     def store_string(self, string: str) -> None:
         if _MARK not in string:
             super().store_string(string)
-
-
-# -- completion --------------------------------------------------------------------------------------------------------
 
 
 class _Suggested(Completer):

@@ -152,9 +152,6 @@ def user_line(text: str, *, note: str = "") -> Line:
     return Line(name=">", text="\n".join(rows), note=note, rows=_MANY_ROWS)
 
 
-# -- a conversation that goes on --------------------------------------------------------------------------------------
-
-
 def recall_lines(messages: Sequence[Message]) -> Iterator[Line]:
     """Give the lines of a conversation's end."""
     earlier = len(messages) - _MESSAGES_RECALLED

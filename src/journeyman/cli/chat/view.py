@@ -121,8 +121,6 @@ class ChatView:
         """How many rows the terminal has; more than enough where nothing is drawn over."""
         self._wake: Callable[[], None] = lambda: None  # nobody watches yet
 
-    # -- for the thread of the chat
-
     def say(self, lines: Sequence[Line]) -> None:
         """Show finished lines, after those before them. Any thread may."""
         with self._lock:
@@ -168,8 +166,6 @@ class ChatView:
         self.prompt = prompt
         self._wake()
 
-    # -- for the thread of the terminal
-
     def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever there is something new. It must be quick."""
         self._wake = wake
@@ -198,9 +194,6 @@ class ChatView:
         with self._lock:
             moving = [] if self._tail is None else list(self._tail.lines(unicode=True))
             return [*self._growing, *moving, *self._queued]
-
-
-# -- leaving -----------------------------------------------------------------------------------------------------------
 
 
 class ChatExit:

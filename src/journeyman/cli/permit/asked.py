@@ -170,9 +170,6 @@ def _whose(asked: Asked) -> str:
     return "" if len(asked.path) == 1 else f" for {'/'.join(asked.path[1:])}"
 
 
-# -- how it is shown --------------------------------------------------------------------------------------------------
-
-
 def _lines_of_call(asked: ApprovalRequested, height: int) -> Iterator[Line]:
     """Give the lines that tell what a call would do, on a screen of so many rows. A long one is folded, so that its
     title is still to be seen: its end may matter most."""
@@ -299,9 +296,6 @@ def _compare(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     yield from (f"{row[0]} {_plain(row[1:])}" for row in rows)
 
 
-# -- what is answered -------------------------------------------------------------------------------------------------
-
-
 Meaning: TypeAlias = Decision | Literal["modify", "view", "unclear"]
 
 
@@ -335,8 +329,6 @@ def _read_arguments(agent: AnyAgent, asked: ApprovalRequested, text: str) -> Jso
         tool.parse(text)
     return value  # pyright: ignore[reportUnknownVariableType] - JSON edge
 
-
-# -- who is asked where no chat shows the question ---------------------------------------------------------------------
 
 _AT_ONCE: Final = 65_536
 

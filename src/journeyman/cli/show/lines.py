@@ -152,9 +152,6 @@ def fact_lines(facts: Mapping[str, str]) -> Iterator[str]:
     return (f"{name + ':':<13}{one_line(text)}" for name, text in facts.items() if text)
 
 
-# -- short forms -------------------------------------------------------------------------------------------------------
-
-
 def clean(text: str) -> str:
     """Return `text` without escape sequences and control characters; line breaks stay."""
     return _INVISIBLE.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n"))).expandtabs(4)

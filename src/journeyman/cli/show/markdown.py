@@ -65,9 +65,6 @@ _CODE: Final = ANSISyntaxTheme(
 )
 
 
-# -- while it grows ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """A piece of Markdown that can be laid out by itself."""
@@ -173,9 +170,6 @@ def end_of(block: str, n_lines: int) -> str:
     while at > 0 and not (_ITEM.match(lines[0]) and _ITEM.match(lines[at]) and not lines[at][0].isspace()):
         at -= 1
     return "\n".join(lines[max(at, 0) :])
-
-
-# -- laying out --------------------------------------------------------------------------------------------------------
 
 
 def markdown_rows(text: str, console: Console, width: int) -> list[Text]:

@@ -141,9 +141,6 @@ def _indent(line: Line, path: RunPath) -> Line:
     return replace(line, indent=line.indent + _DEEPER * (len(path) - 1)) if len(path) > 1 else line
 
 
-# -- the lines of a run -----------------------------------------------------------------------------------------------
-
-
 def lines_for_event(run: RunView, event: events.Event) -> Iterator[Line]:  # noqa: C901, PLR0912 - a table
     """Give the lines that `event` adds to those of its run; the first column is the run's own."""
     match event:
@@ -268,9 +265,6 @@ def _bar(text: str, style: str, *, rows: int) -> Line:
     return Line(indent=_BELOW_CALL, mark="bar", text=text.strip("\n"), style=style, rows=rows)
 
 
-# -- the end of a run -------------------------------------------------------------------------------------------------
-
-
 def _failure_lines(run: RunView, event: events.RunFailed) -> Iterator[Line]:
     yield from _end(mark_of(event.error.code), event.metadata, run)
     if run.is_child:  # of the others, it is said below the tree
@@ -308,9 +302,6 @@ def _count_work(run: RunView) -> str:
 _WORK: Final = ("attempt", "iteration", "call")
 
 
-# -- background work and teams ----------------------------------------------------------------------------------------
-
-
 def lines_beside(event: events.Event) -> Iterator[Line]:
     """Give the lines of background work and of a team. What a reader of the others knows already has none."""
     match event:
@@ -345,8 +336,6 @@ def _subject(info: events.TaskInfo) -> str:
     what = one_line(info.description or info.command)
     return f"{info.agent}: {what}" if info.agent else what
 
-
-# -- the whole tree of a run, at its end -------------------------------------------------------------------------------
 
 _CALL_MARKS: Final = {None: "…", False: "✓", True: "✗"}
 """The marks of calls, by whether the call failed; None stands for a call that never ended."""

@@ -208,9 +208,6 @@ def owner_of(number: int) -> str:
     return f"w{number % (1 << 64):016x}"
 
 
-# -- values ------------------------------------------------------------------------------------------------------------
-
-
 def row_of(stored: Sequence[Any]) -> Row:
     return Row(**dict(zip(sql.COLUMNS, map(restored, stored), strict=True)))
 
@@ -228,9 +225,6 @@ async def runs_of(connection: Connection, where: str, given: Sequence[Any]) -> l
         connection, f"SELECT {sql.LIST} FROM jm_runs {where}", [storable_value(each) for each in given]
     )
     return [row_of(each) for each in found]
-
-
-# -- sessions ----------------------------------------------------------------------------------------------------------
 
 
 async def add_said(connection: Connection, run: str, says: Change, *, at: float) -> None:

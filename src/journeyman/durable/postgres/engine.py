@@ -148,8 +148,6 @@ class Transactions(RunChanges):
         self._swept_to = ""
         self._may_make_days = True
 
-    # -- tickets
-
     async def hand_over(
         self, ticket: Ticket, *, now: float, after_s: float = 0.0, connection: Connection | None = None
     ) -> bool:
@@ -193,8 +191,6 @@ class Transactions(RunChanges):
         if n_handed is not None:
             await self._make_days(now)
         return n_handed or 0
-
-    # -- inside
 
     async def _make_days(self, now: float) -> None:
         """Make the tables of the coming days, or say once that this role may not."""
@@ -419,8 +415,6 @@ class PostgresEngine(Transactions):
     def listen(self, wake: Callable[[], None]) -> None:
         self.connections.listen(wake)
 
-    # -- runs
-
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         async def work(connection: Connection) -> Row:
             # Neither stored nor found: it was forgotten in between, so once more.
@@ -555,8 +549,6 @@ class PostgresEngine(Transactions):
     async def delete_session(self, id: str) -> None:
         # In a thread: it waits for the network on a connection of its own.
         await asyncio.to_thread(PostgresSessions(self.connections.database.url).delete, id)
-
-    # -- steps and signals
 
     async def find_dead(self, owners: Collection[str]) -> Collection[str]:
         alive = await self.read(lambda connection: self.connections.alive(connection, owners))

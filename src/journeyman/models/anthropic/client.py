@@ -211,9 +211,6 @@ def from_environment(
     return AnthropicClientModel(name, client=client, headers=headers or {}, timeouts=timeouts, price=price)
 
 
-# -- clients that are made here ----------------------------------------------------------------------------------------
-
-
 def on_bedrock(name: str, **options: object) -> AnthropicClientModel:
     """Return Claude on Amazon Bedrock, under Bedrock's name for it, such as `global.anthropic.claude-sonnet-5-5`.
 
@@ -288,9 +285,6 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(repr=False, eq=False)
 class _SdkParts(Parts):
     """The parts of an answer, from the events that the SDK has parsed."""
@@ -323,9 +317,6 @@ class _SdkParts(Parts):
         failure = error if isinstance(error, ProviderError) else _failure(error, self._client, begun=True)
         text, request_id = _without_keys(str(failure), self._client), _request_id(response.headers)
         return complete_error(failure, text, status=response.status_code, request_id=request_id, used=used)
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 def _failure(error: Exception, client: Client, *, begun: bool) -> ProviderError:

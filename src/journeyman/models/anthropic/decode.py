@@ -184,9 +184,6 @@ def _read_event_error(event: JsonObject) -> ProviderError:
     return failure
 
 
-# -- blocks while they grow --------------------------------------------------------------------------------------------
-
-
 class OpenBlock(Protocol):
     """A block that still grows."""
 

@@ -140,9 +140,6 @@ def _list_field(name: bytes, elements: bytes) -> bytes:
     return b',"%b":[%b]' % (name, elements) if elements else b""
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
-
 def _pieces(messages: Sequence[Message]) -> tuple[list[bytes], list[int]]:
     """Return the bytes of each message, and which messages have marks set by hand.
 
@@ -300,9 +297,6 @@ def _encode_document(block: Document) -> bytes:
     return to_json({"type": "document", "source": source, **title})
 
 
-# -- tools and system --------------------------------------------------------------------------------------------------
-
-
 def _encode_tools(prefix: Prefix, *, end: bool) -> bytes:
     """Return the elements of `tools`; `end` marks the last one that is in the prompt."""
     grammars = Grammars()
@@ -341,9 +335,6 @@ def _encode_system(prefix: Prefix, *, kept: int, end: bool) -> bytes:
         block = _encode_text(text, "user")
         blocks.append(block[:-1] + _MARK if marked or (end and not blocks) else block)
     return b",".join(reversed(blocks))
-
-
-# -- cache marks -------------------------------------------------------------------------------------------------------
 
 
 def _is_marked(block: Block) -> bool:
@@ -392,7 +383,6 @@ def _keep_marks(message: Message, piece: bytes, kept: int) -> bytes:
 _MARK_WRITER: Final = MarkWriter(lambda message, _: int(message.wire[_HAND_MARKS]), _keep_marks, _mark_end)
 
 
-# -- references to deferred tools --------------------------------------------------------------------------------------
 #
 # A result that has any holds nothing else: the API shows the model the tools that are referred to, so the texts that
 # would say the same are left out. It refuses a reference to a tool that the request does not defer: such a one is left

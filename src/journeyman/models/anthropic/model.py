@@ -278,8 +278,6 @@ def from_environment(
     return AnthropicModel(name, api_key=api_key, auth_token=auth_token, **own)
 
 
-# -- what is known about models ----------------------------------------------------------------------------------------
-
 _Reasoning: TypeAlias = Literal["adaptive", "budget", "both"]
 
 

@@ -184,8 +184,6 @@ class BridgeDecoder:
         json = arguments if isinstance(arguments, str) else write_json(arguments).decode()
         return (InputPart(call.id, call.name, json),)
 
-    # -- the whole -----------------------------------------------------------------------------------------------------
-
     def _stop(self, response: ModelResponse) -> tuple[StopReason, str | None]:
         reason, details = response.finish_reason, response.provider_details or {}
         told = details.get("finish_reason")

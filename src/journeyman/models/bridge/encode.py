@@ -136,9 +136,6 @@ def _keep(kept: dict[_Key, tuple[_Kept, _Made]], key: _Key, original: _Kept, mad
     return entry
 
 
-# -- the user's messages -----------------------------------------------------------------------------------------------
-
-
 def _request_parts(
     blocks: Iterable[Block], names: dict[str, str], taken: _Taken, *, marks: bool
 ) -> list[ModelRequestPart]:
@@ -200,9 +197,6 @@ def _tool_return(result: ToolResult, names: dict[str, str], taken: _Taken) -> To
     )
 
 
-# -- the assistant's messages ------------------------------------------------------------------------------------------
-
-
 def _response_parts(blocks: Iterable[Block], owner: str, taken: _Taken) -> list[ModelResponsePart]:
     parts: list[ModelResponsePart] = []
     details: dict[str, JsonObject] = {}
@@ -257,9 +251,6 @@ def _open_envelope(envelope: str) -> JsonObject:
     if is_object(envelope):
         return from_json(envelope)
     return {"signature": envelope} if envelope else {}
-
-
-# -- the system prompt and tools ---------------------------------------------------------------------------------------
 
 
 def _request_parameters(prefix: Prefix) -> ModelRequestParameters:

@@ -247,8 +247,6 @@ def from_name(
     raise problem
 
 
-# -- settings: what a provider cannot be asked for is refused ----------------------------------------------------------
-
 # Fields that every provider names alike but puts elsewhere: pydantic-ai knows where.
 _UNIFIED: Final = frozenset(
     {"frequency_penalty", "logit_bias", "parallel_tool_calls", "presence_penalty", "seed", "service_tier"}
@@ -350,9 +348,6 @@ def _with_extra(
     return cast("ForeignSettings", {**made, **{name: settings.extra[name] for name in unified}})
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(repr=False, eq=False)
 class _BridgeParts(Parts):
     """The parts of an answer, and the request that brings them."""
@@ -447,7 +442,6 @@ def _held_secrets(client: object) -> list[str]:
     return [secret for holder in (held, *below) for secret in named_secrets(holder)]
 
 
-# -- failures ----------------------------------------------------------------------------------------------------------
 #
 # Every exception of a provider's package becomes a `ProviderError` or a `ModelUnavailable`, by its class and status,
 # not by its words.
@@ -540,8 +534,6 @@ def _classify_error(error: Exception, *, begun: bool) -> Meaning:
     # `UserError` and what encoders raise: the request never left.
     return known or Meaning("bad_request", "cannot be asked that", unbilled=True)
 
-
-# -- models that cannot be had -----------------------------------------------------------------------------------------
 
 _EXTRA: Final = re.compile(r"pydantic-ai-slim\[([\w-]+)\]")
 _VARIABLE: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")

@@ -30,9 +30,6 @@ _AGAIN: Final = "Record it again."
 T = TypeVar("T")
 
 
-# -- the lines --------------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True, kw_only=True)
 class Header:
     """The first line."""
@@ -140,9 +137,6 @@ def write_line(line: Header | Line) -> bytes:
     return json_line({name: value for name, value in dumped.items() if name not in usual})
 
 
-# -- what they add up to ----------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(kw_only=True, eq=False)
 class RecordedRequest:
     """One recorded request and its answer."""
@@ -233,9 +227,6 @@ def write(path: Path, header: Header, lines: Sequence[bytes]) -> None:
     except OSError as error:
         hint = "Check the folder and its permissions."
         raise CassetteError(f"{path} cannot be written: {error.strerror}.", hint=hint) from error
-
-
-# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def _raw_lines(path: Path) -> list[bytes]:

@@ -56,9 +56,6 @@ def json_line(value: object) -> bytes:
         return json.dumps(value).encode()
 
 
-# -- requests ---------------------------------------------------------------------------------------------------------
-
-
 def head_json(prefix: Prefix, settings: ModelSettings) -> JsonObject:
     """Return a request without its messages."""
     return {
@@ -124,9 +121,6 @@ def _short(data: str) -> str:
     except NotBase64:
         size = len(data)
     return f"sha256 {sha256(data.encode()).hexdigest()[:32]} of {count(size, 'byte')}"
-
-
-# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 def block_json(block: Block) -> JsonObject:

@@ -65,9 +65,6 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-# -- models -----------------------------------------------------------------------------------------------------------
-
-
 class CassetteModel:
     """A model around a model: asks it and records, or answers instead of it."""
 
@@ -185,9 +182,6 @@ class _Replayed:
         self.is_whole = True
 
 
-# -- tool calls -------------------------------------------------------------------------------------------------------
-
-
 @lazy_dataclass(frozen=True)
 class CassetteJournal(Journal):
     """A journal that records and replays the outcomes of tool calls. Model calls pass through: `CassetteModel` records
@@ -279,7 +273,6 @@ class CallStep:
         return value
 
 
-# -- the choice of what answers ----------------------------------------------------------------------------------------
 #
 # A request is answered by an equal one; of several equal ones by the first that is left. Runs that go on at the same
 # time may ask the same: once a run has been given an answer of a recorded run, it is given that run's answers first.
@@ -311,8 +304,6 @@ class Playback:
         """The file, as people would type it."""
         path = self._file.path
         return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-    # -- giving
 
     def request(self, run: object, digest: str, *, complete: bool = False) -> RecordedRequest | None:
         """Return the request that answers one of `run`; with `complete`, none whose answer was stopped half-way."""
@@ -365,8 +356,6 @@ class Playback:
             if not call.is_used:
                 yield f"call {call.call.key} of {call.call.tool or 'a tool'} (line {call.line})"
 
-    # -- refusing
-
     def missing(self, body: JsonObject, digest: str, number: int) -> NotRecorded:
         """Return the error that there is no answer to the new request `number`."""
         path = self.path
@@ -397,8 +386,6 @@ class Playback:
             'or let tools run: Cassette(…, tools="run").'
         )
 
-
-# -- which recorded request is nearest --------------------------------------------------------------------------------
 
 _COMPARED_CHARS: Final = 2_000
 _COMPARED_REQUESTS: Final = 40
@@ -437,8 +424,6 @@ def _n_common(one: Sequence[object], other: Sequence[object]) -> int:
 def _end_of_messages(body: JsonObject) -> str:
     return json.dumps(messages_of(body), ensure_ascii=False)[-_COMPARED_CHARS:]
 
-
-# -- how two requests differ ------------------------------------------------------------------------------------------
 
 _WIDTH: Final = 100
 """Longer lines of a text are cut into pieces of this many characters, which are compared one by one."""

@@ -116,8 +116,6 @@ class Recording:
             run = self._runs[id(scope)] = LiveRun(scope)
         return run
 
-    # -- requests
-
     def make_comparable(self, run: LiveRun, model: str, request: Request) -> NewRequest:
         """Return a request in the form in which requests are compared, under the next number."""
         self._n_asked += 1
@@ -147,8 +145,6 @@ class Recording:
 
     def _redact_value(self, value: JsonObject) -> JsonObject:
         return as_object(self._redactor.redacted(value))
-
-    # -- lines
 
     def model(self, line: ModelLine) -> None:
         """Record the facts of a model, unless they are recorded."""
@@ -238,8 +234,6 @@ def _in_common(before: NewRequest | None, asked: NewRequest) -> int:
     pairs = enumerate(zip(mine, theirs, strict=False))
     return next((index for index, (one, other) in pairs if one is not other), min(len(mine), len(theirs)))
 
-
-# -- secrets that are cut into pieces ---------------------------------------------------------------------------------
 
 _Piece: TypeAlias = TextPart | ThinkingPart | InputPart
 

@@ -69,8 +69,6 @@ class MessageCollector:
         self._n_ids += 1
         return f"read_{self._n_ids}"
 
-    # -- the user's side
-
     def say_system(self, content: object, place: str) -> None:
         """Take in a system prompt; one in the middle of a conversation loses its place."""
         if text := texts_of(content).strip():
@@ -123,8 +121,6 @@ class MessageCollector:
         if len(kept) == 1 and isinstance(kept[0], Text) and not references:
             return kept[0].text
         return (*references, *kept)
-
-    # -- the model's side
 
     def decode(self, decoder: AnswerDecoder, document: JsonObject, place: str) -> None:
         """Take in what the model said, as the decoder of its wire reads it.

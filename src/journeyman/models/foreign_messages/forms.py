@@ -41,8 +41,6 @@ _LISTS: Final = ("messages", "input", "contents", "conversations", "conversation
 _SYSTEMS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 _HEAD: Final = (*_SYSTEMS, "model", "stream", "id")
 
-# -- shapes ------------------------------------------------------------------------------------------------------------
-
 _LANGCHAIN_TYPES: Final = frozenset({"human", "ai", "system", "tool", "function", "chat", "AIMessageChunk"})
 _ANTHROPIC_PARTS: Final = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document"}
@@ -92,8 +90,6 @@ def _tell_form(items: Sequence[Item]) -> str:
 
 
 _ALL_FORMS: Final = f"Give messages of one of these, and name it with form=…: {', '.join(_READERS)}."
-
-# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def read_messages(messages: object, *, form: str | None = None, provider: str | None = None) -> ImportedHistory:

@@ -17,8 +17,6 @@ from journeyman.models.foreign_messages.wires import Item, answer_anthropic, say
 from journeyman.models.wire import tool_use
 from journeyman.types import Block, JsonObject, Text, Thinking
 
-# -- pydantic-ai -------------------------------------------------------------------------------------------------------
-
 _REQUEST_KEYS: Final = ("parts", "kind", "instructions", "timestamp", "run_id", "conversation_id", "metadata", "state")
 _RESPONSE_KEYS: Final = (
     *(*_REQUEST_KEYS, "usage", "model_name", "provider_name", "provider_url", "provider_details"),
@@ -96,8 +94,6 @@ def _call_of(collector: MessageCollector, id: object, name: object, arguments: o
     return tool_use(as_text(id) or collector.new_id(), as_text(name), written, wire_id=None)
 
 
-# -- LangChain ---------------------------------------------------------------------------------------------------------
-
 _LANGCHAIN_KEYS: Final = (
     *("content", "type", "id", "name", "example", "additional_kwargs", "response_metadata", "usage_metadata", "role"),
     *("tool_calls", "invalid_tool_calls", "tool_call_chunks", "tool_call_id", "status", "artifact", "chunk_position"),
@@ -166,8 +162,6 @@ def _langchain_block(collector: MessageCollector, part: JsonValue) -> Block | No
             return None
 
 
-# -- ShareGPT ----------------------------------------------------------------------------------------------------------
-
 _SHAREGPT_KEYS: Final = ("from", "value")
 
 
@@ -191,9 +185,6 @@ def read_sharegpt(collector: MessageCollector, items: Sequence[Item]) -> None:
                 collector.answer_call(text, place)
             case who:
                 collector.drop(place, f"a turn of {who!r}")
-
-
-# -- Claude Code -------------------------------------------------------------------------------------------------------
 
 
 def read_claude_code(collector: MessageCollector, items: Sequence[Item]) -> None:

@@ -24,8 +24,6 @@ Item = tuple[str, JsonObject]
 _BOOKKEEPING: Final = ("id", "type", "status", "model", "usage", "stop_reason", "stop_sequence", "created_at", "object")
 """The fields that say how a message came about, and nothing that a model reads."""
 
-# -- Anthropic's Messages ----------------------------------------------------------------------------------------------
-
 _MESSAGE_KEYS: Final = (*_BOOKKEEPING, "role", "content", "stop_details", "container", "context_management")
 _USERS_BLOCKS: Final = ("", "image", "document", "tool_result", "search_result")
 
@@ -83,8 +81,6 @@ def answer_anthropic(collector: MessageCollector, content: object, place: str) -
     collector.decode(AnthropicDecoder(deltas=False), document, place)
 
 
-# -- Chat Completions --------------------------------------------------------------------------------------------------
-
 _CHAT_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "assistant": (
         *("role", "content", "refusal", "tool_calls", "function_call", "annotations", "executed_tools"),
@@ -130,8 +126,6 @@ def _chat_answer(collector: MessageCollector, item: JsonObject) -> JsonObject:
     ]
     return {"choices": [{"message": message, "finish_reason": "stop"}]}
 
-
-# -- Responses ---------------------------------------------------------------------------------------------------------
 
 _RUN_BY_THE_CLIENT: Final = frozenset(
     {"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "mcp_approval_request"}
@@ -200,8 +194,6 @@ def _say_item(collector: MessageCollector, item: JsonObject, place: str) -> None
         case _:
             collector.drop(place, f"an item of type {kind!r}")
 
-
-# -- Gemini ------------------------------------------------------------------------------------------------------------
 
 _CAMEL: Final = {
     "function_call": "functionCall",

@@ -174,8 +174,6 @@ class GoogleDecoder(Decoder):
         self._hosted["retrievedContext"] |= int(bool(is_of_files))
         return bool(told)
 
-    # -- parts
-
     def _take_part(self, part: JsonObject, parts: list[Part]) -> None:
         signature, kinds = as_text(part.get("thoughtSignature")), part.keys() - _ABOUT_PARTS
         if kinds <= {"text"}:

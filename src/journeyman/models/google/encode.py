@@ -180,9 +180,6 @@ def _piece(codec: GoogleCodec, messages: Sequence[Message], index: int) -> bytes
     return b"".join([_USER % parts for parts in (answers, b",".join(said)) if parts])
 
 
-# -- what the model said -----------------------------------------------------------------------------------------------
-
-
 def _models_parts(content: Sequence[Block], codec: GoogleCodec) -> bytes:
     blocks = [each for block in content if (each := _own(block, codec)) is not None]
     if says_nothing(blocks):
@@ -254,9 +251,6 @@ def _name(name: str) -> str:
     return safe if _NAME_START.match(safe) else f"_{safe}"[:_NAME_CHARACTERS]
 
 
-# -- what the user said ------------------------------------------------------------------------------------------------
-
-
 def _users_parts(block: Block, codec: GoogleCodec | None) -> list[bytes]:
     block = readable_block(block, codec.owner if codec else PROVIDER) or Text("")
     match block:
@@ -279,9 +273,6 @@ def _file_part(source: Source, otherwise: str) -> JsonObject:
     if isinstance(source, Base64):
         return {"inlineData": {"mimeType": source.media_type, "data": source.data}}
     return {"fileData": {"mimeType": guess_type(source.url)[0] or otherwise, "fileUri": source.url}}
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
 
 
 def _encode_result(result: ToolResult, names: Mapping[str, str], codec: GoogleCodec) -> bytes:
@@ -321,9 +312,6 @@ def _files_beside(result: ToolResult, codec: GoogleCodec) -> list[bytes]:
         return []
     whose = b'{"text":%b}' % to_json(f"From the result of the call {safe_id(result.tool_use_id)}:")
     return [whose, *[part for file in files for part in _users_parts(file, codec)]]
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 def _encode_prefix(prefix: Prefix, more_tools: Sequence[object]) -> bytes:

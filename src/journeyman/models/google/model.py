@@ -370,9 +370,6 @@ def _merge_objects(one: JsonObject, other: JsonObject) -> JsonObject:
     return both
 
 
-# -- from the environment ----------------------------------------------------------------------------------------------
-
-
 class GoogleOptions(TypedDict, total=False):
     """The options of `connect("google:…")` besides the name and the key: those of `GoogleModel`."""
 
@@ -450,9 +447,6 @@ def _make_model(
     if "price" not in own and has_list_price:
         own["price"] = price_for(PROVIDER, name)
     return GoogleModel(name, api_key=api_key, token=token, **own)
-
-
-# -- what is known about models ----------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True)

@@ -214,7 +214,6 @@ def _check_server(name: str) -> None:
         raise ModelUnavailable(text, model=f"local:{name}", hint="Install it: pip install 'journeyman[local]'")
 
 
-# -- the servers -------------------------------------------------------------------------------------------------------
 #
 # A child process each, started when it is first needed, and shared by the whole process: it belongs to no event loop
 # and to no agent, since loading takes seconds, and memory. It ends with the process, however that ends: it reads from
@@ -448,7 +447,6 @@ def _unavailable(options: ServerOptions, words: str) -> ModelUnavailable:
     )
 
 
-# -- the chat template -------------------------------------------------------------------------------------------------
 #
 # For small models of ChatML, such as SmolLM2: with tools, which their own has not. A small model learns from examples
 # how a call is written, and takes names and values from them. So the examples are made from the tools of the request,

@@ -166,8 +166,6 @@ class OpenAIStyleModel(OverHttp, ABC):
             request = fit_answer(request, self.facts.context_window, limits(request, self.facts)[1])
         return write_body(self._head(request), partial(self._encode_body, request))
 
-    # -- what the two APIs have of their own
-
     @property
     @abstractmethod
     def _path(self) -> str:
@@ -241,8 +239,6 @@ class OpenAIStyleModel(OverHttp, ABC):
             raise make_unsent_error(f"{name} takes no effort {level!r} for reasoning. It takes: {', '.join(taken)}.")
         return word
 
-    # -- the service
-
     def _whole_url(self) -> str:
         base_url = self.base_url or self.endpoint.base_url
         if base_url is None:
@@ -267,7 +263,6 @@ async def _ask_for_facts(server: OwnServer, opened: AbstractAsyncContextManager[
         yield
 
 
-# -- a server of one's own ---------------------------------------------------------------------------------------------
 #
 # A service documents its windows, and a server such as llama.cpp's or Ollama is started with one. So it is asked, by a
 # GET when a run begins, and the answer is kept for a minute. What it does not tell stays unknown, and a run never
@@ -316,9 +311,6 @@ class KnownServer:
 def known_server(url: str, model: str) -> KnownServer:
     """Return the facts that this process knows of the model that is asked at `url`."""
     return KnownServer()
-
-
-# -- what it tells ----------------------------------------------------------------------------------------------------
 
 
 @lazy_dataclass(frozen=True, repr=False, eq=False)
@@ -425,9 +417,6 @@ async def _fetch_document(opening: Opening, url: str, body: bytes | None = None)
         return as_object(orjson.loads(data))
     except orjson.JSONDecodeError:
         return {}
-
-
-# -- a request --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, repr=False, eq=False)

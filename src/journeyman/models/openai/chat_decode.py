@@ -284,9 +284,6 @@ def _add_details(details: list[JsonObject], added: Sequence[JsonValue]) -> None:
                 last[key] = value
 
 
-# -- reasoning within the text ---------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class ThoughtTags:
     """A splitter that parts the reasoning from a text which begins with it: `<think>…</think>`, cut anywhere."""
@@ -325,9 +322,6 @@ class ThoughtTags:
 
 _THINK: Final = "<think>"
 _THOUGHT: Final = "</think>"
-
-
-# -- calls -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -403,9 +397,6 @@ def _begins_another(known: _WrittenCall, *, id: str, name: str, arguments: str) 
         return name != known.name
     before = "".join(known.pieces)
     return is_object(before) and not repeats(arguments, before)
-
-
-# -- usage -------------------------------------------------------------------------------------------------------------
 
 
 def usage_of_answer(told: JsonObject, *, tells_cost: bool) -> Usage:

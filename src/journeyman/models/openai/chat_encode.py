@@ -122,9 +122,6 @@ def encode(
     return join_body((*start, *between, b"]}"))
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
-
 @cache
 def _codec(endpoint: Endpoint, *, marks: bool, hears: bool) -> _Codec:
     own = (endpoint.provider, endpoint.is_openai, endpoint.id_characters, endpoint.reply_after_results)
@@ -168,8 +165,6 @@ class _Codec:
             wired.append(_encode_message("user", parts))
         return b",".join(wired)
 
-    # -- results
-
     def _result(self, result: ToolResult) -> bytes:
         if isinstance(result.content, str):
             text = result.content
@@ -198,8 +193,6 @@ class _Codec:
             return []
         whose = f"From the result of the call {self._id(result.tool_use_id)}:"
         return [_text_part(whose), *[part for block in media for part in self._user_parts(block)]]
-
-    # -- what users say
 
     def _user_parts(self, block: Block) -> list[JsonObject]:
         block = readable_block(block, self.endpoint.provider) or Text("")
@@ -232,8 +225,6 @@ class _Codec:
         if not taken:
             return _text_part(missing(document))
         return {"type": "file", "file": {"filename": file_name(document), "file_data": url_of(document.source)}}
-
-    # -- what the model said
 
     def _assistant(self, message: Message) -> bytes:
         blocks = [readable_block(block, self.endpoint.provider) for block in message.content]
@@ -324,9 +315,6 @@ def _details(block: Block | None) -> list[JsonValue]:
             return []
 
 
-# -- tools and system --------------------------------------------------------------------------------------------------
-
-
 def _encode_functions(prefix: Prefix, endpoint: Endpoint) -> bytes:
     key = f"{CODEC}/tools/{endpoint.strict}"
     if key not in prefix.wire:
@@ -362,9 +350,6 @@ def _system_message(prefix: Prefix, *, marks: bool) -> bytes:
     return prefix.wire[key]
 
 
-# -- marks for the prompt cache ----------------------------------------------------------------------------------------
-
-
 def _keep_marks(piece: bytes, kept: int) -> bytes:
     """Return the piece with the last `kept` of its marks."""
     return piece.replace(_MARK, b"", piece.count(_MARK) - kept)
@@ -386,9 +371,6 @@ _MARK_WRITER: Final = MarkWriter(
     keep_marks=lambda _, piece, kept: _keep_marks(piece, kept),
     mark_end=lambda message, piece: _mark_last_text(piece) if message.role == "user" else None,
 )
-
-
-# -- pictures and documents --------------------------------------------------------------------------------------------
 
 
 def takes_picture(endpoint: Endpoint, source: Source) -> bool:

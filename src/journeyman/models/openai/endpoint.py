@@ -86,7 +86,6 @@ class Endpoint:
     provider: str
     """The service's short name: the prefix of its models' names, and whose reasoning an answer holds."""
 
-    # -- how it is reached
     base_url: str | None = None
     """The address before the paths. None: it must be given, or stand in `base_url_variable`."""
     base_url_variable: str | None = None
@@ -102,7 +101,6 @@ class Endpoint:
     responses_path: str = "/responses"
     """The path of Responses; `{model}` stands for the model's name."""
 
-    # -- what it can do
     is_openai: bool = False
     """Whether it has all of OpenAI's own API: tools that the service runs, refusals that are taken back as such,
     `store`, which is sent as false, and 50 MB for a request."""
@@ -121,7 +119,6 @@ class Endpoint:
     reasoning: Reasoning = Reasoning()
     """How the model is asked to reason, and what becomes of it."""
 
-    # -- how it is asked
     usage: UsageRequest = "stream"
     """How Chat Completions are asked what an answer used."""
     field_names: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
@@ -136,7 +133,6 @@ class Endpoint:
     """In Chat Completions, models whose names begin like this take marks for the prompt cache (`cache_control`). All
     others cache by themselves."""
 
-    # -- limits
     max_output_tokens: int | None = None
     """The longest answer of every model, in tokens; None: see `look_up_model`."""
     context_window: int | None = None
@@ -175,8 +171,6 @@ LLAMA_CPP: Final = _preset("llama-cpp")
 LM_STUDIO: Final = _preset("lm-studio")
 """LM Studio's server, by default on this machine."""
 
-
-# -- models ------------------------------------------------------------------------------------------------------------
 
 ChatTools: TypeAlias = Literal["yes", "without reasoning", "no"]
 
@@ -249,7 +243,6 @@ def answers_natively(endpoint: Endpoint, name: str) -> bool:
     return endpoint.native_output and model != "gpt-4" and not model.startswith(_OLD)
 
 
-# -- other services ----------------------------------------------------------------------------------------------------
 #
 # None of these records was tried on its service. A record says what the service's documentation gave in November 2026
 # or, where that says nothing, what the issues and the code of other clients tell: `docs/providers.md` has the sources.

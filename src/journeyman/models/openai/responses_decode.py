@@ -158,8 +158,6 @@ class ResponsesDecoder(Decoder):
             return "tool_use", None
         return ("refusal" if self._refused else "end_turn"), None
 
-    # -- pieces, for display
-
     def _piece(self, kind: str, event: JsonObject) -> Sequence[Part]:
         text = as_text(event.get("delta"))
         if not text:
@@ -190,8 +188,6 @@ class ResponsesDecoder(Decoder):
         before, self._thought = self._thought, place
         goes_on_elsewhere = bool(before) and before[0] == place[0] and before != place
         return ThinkingPart(BETWEEN_THOUGHTS + text if goes_on_elsewhere else text)
-
-    # -- items
 
     def _add(self, event: JsonObject) -> Sequence[Part]:
         self._check_begun()
@@ -279,9 +275,6 @@ class ResponsesDecoder(Decoder):
         id, wire_id = own_id(as_text(item.get("call_id")), self._ids)
         name = as_text(item.get("name"))
         return ToolUse(id, self.names.get(name, name), wire_id=wire_id)
-
-
-# -- items by number and id --------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
@@ -401,14 +394,8 @@ def _complete(item: _Item, place: int, fields: JsonObject) -> None:
         item.fields, item.is_done = fields, True
 
 
-# -- items as blocks ---------------------------------------------------------------------------------------------------
-
-
 def opaque(item: JsonObject, provider: str) -> Opaque:
     return Opaque(provider, write_json(item).decode())
-
-
-# -- reasoning ---------------------------------------------------------------------------------------------------------
 
 
 def thoughts(item: JsonObject) -> str:
@@ -434,9 +421,6 @@ def reasoning(item: JsonObject, pair: str, provider: str) -> Thinking | None:
         return None
     signature = write_json(item).decode()
     return Thinking(text, f"{signature}\n{pair}" if pair else signature, provider)
-
-
-# -- texts -------------------------------------------------------------------------------------------------------------
 
 
 def texts(item: JsonObject, pair: str, provider: str) -> list[Block]:

@@ -101,9 +101,6 @@ def codec_of(endpoint: Endpoint) -> str:
     return f"responses/{endpoint.provider}/{endpoint.media}"
 
 
-# -- tools and instructions --------------------------------------------------------------------------------------------
-
-
 def _encode_function_tools(prefix: Prefix, *, strict: bool) -> bytes:
     key = f"{_TOOLS}/{strict}"
     if key not in prefix.wire:
@@ -125,9 +122,6 @@ def _instructions(prefix: Prefix) -> bytes:
         text = "\n\n".join([text.text for text in prefix.system if text.text])
         prefix.wire[_SYSTEM] = b',"instructions":%b' % to_json(text) if text else b""
     return prefix.wire[_SYSTEM]
-
-
-# -- messages ----------------------------------------------------------------------------------------------------------
 
 
 def _encode_items(message: Message, endpoint: Endpoint) -> bytes:
@@ -257,9 +251,6 @@ def _function_call_output(block: ToolResult, endpoint: Endpoint) -> bytes:
             parts.insert(0, _text_part(said))
         output = b"[%b]" % b",".join(parts) if parts else b'""'
     return b'{"type":"function_call_output","call_id":%b,"output":%b}' % (id, output)
-
-
-# -- what users and tools say ------------------------------------------------------------------------------------------
 
 
 def _content_part(block: UserContent, endpoint: Endpoint) -> bytes:
