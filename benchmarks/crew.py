@@ -54,9 +54,6 @@ def _taken(name: str, runs: int) -> Taken:
     return Taken.model_validate_json(done.stdout)
 
 
-# -- in a process of its own ------------------------------------------------------------------------------------------
-
-
 def _child() -> Agent[Report]:
     answers = [say(call("add", {"x": 1}, id=f"call_{turn}")) for turn in range(_ITERATIONS - 1)]
     answers.append(say(call("output", {"total": 3.0}, id="last")))

@@ -59,9 +59,6 @@ async def _rows(folder: Path, effort: Effort) -> list[Row]:
     ]
 
 
-# -- who plays ---------------------------------------------------------------------------------------------------------
-
-
 def reader(iterations: int, *, effect: Effect = "idempotent", at: Noted | None = None) -> Agent:
     """Return an agent that reads a page in each iteration but the last."""
     answers = [say(call("read", id=f"call_{turn}")) for turn in range(iterations - 1)]
@@ -102,9 +99,6 @@ def _steps(claim: Claim, at: float) -> Sequence[Record]:
     return [done(step=each, body=pack_step(b'"x"', key=each.key)) for each in steps]
 
 
-# -- an iteration ------------------------------------------------------------------------------------------------------
-
-
 async def _iterations(folder: Path, effort: Effort) -> list[Row]:
     iterations = effort.size(100)
     rows: list[Row] = []
@@ -140,9 +134,6 @@ async def _on_disk(folder: Path, iterations: int) -> Row:
 
 def _size(path: Path) -> int:
     return path.stat().st_size  # what is in the log beside it is written into it when it is closed
-
-
-# -- beside runs that wait ---------------------------------------------------------------------------------------------
 
 
 async def _beside_waiting(folder: Path, effort: Effort, waiting: int) -> list[Row]:
@@ -202,9 +193,6 @@ async def replays(durable: Durable, iterations: int, rounds: int) -> list[float]
     return costs[1:]
 
 
-# -- a queue -----------------------------------------------------------------------------------------------------------
-
-
 async def _queue(folder: Path, effort: Effort, queued: int) -> list[Row]:
     engine_s, first_s = list[float](), list[float]()
     async with Durable(folder / "queued.db") as durable:
@@ -242,9 +230,6 @@ async def first_step(durable: Durable) -> float:
     stop.set()
     await serving
     return taken_s
-
-
-# -- two processes -----------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

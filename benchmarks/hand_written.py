@@ -42,9 +42,6 @@ async def result_of(tools: Tools, name: str, arguments: object, id: str) -> Tool
     return {"type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error}
 
 
-# -- in process -------------------------------------------------------------------------------------------------------
-
-
 def in_process(iterations: int, function: Function = add) -> Contender:
     """Return the loop on a model that is a function, for `iterations` model calls."""
     tools: Tools = {"add": (AddArguments, function)}
@@ -81,9 +78,6 @@ def in_process(iterations: int, function: Function = add) -> Contender:
         is_right((await loop()).total)
 
     return work
-
-
-# -- over HTTP, with aiohttp and messages that are encoded once --------------------------------------------------------
 
 
 @asynccontextmanager

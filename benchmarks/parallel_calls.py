@@ -45,9 +45,6 @@ def measure(effort: Effort) -> list[Row]:
     ]
 
 
-# -- parallel ---------------------------------------------------------------------------------------------------------
-
-
 @tool(parallel=True)
 async def wait(number: int) -> int:
     """Wait."""
@@ -78,9 +75,6 @@ def _gathered(calls: int) -> Contender:
         await asyncio.gather(*(asyncio.sleep(_WAIT_S) for _ in range(calls)))
 
     return work
-
-
-# -- blocking ---------------------------------------------------------------------------------------------------------
 
 
 @tool

@@ -129,9 +129,6 @@ async def _server(which: str) -> AsyncGenerator[str]:
         await process.wait()
 
 
-# -- the two servers ---------------------------------------------------------------------------------------------------
-
-
 class _Pieces:
     """A model that answers in pieces, once it may."""
 

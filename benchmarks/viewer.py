@@ -76,9 +76,6 @@ async def _measure(folder: Path, chromium: str, effort: Effort) -> list[Row]:
     ]
 
 
-# -- what is looked at -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     """A run that was recorded."""
@@ -149,8 +146,6 @@ async def _viewer(path: Path) -> AsyncGenerator[str]:
         process.terminate()
         await process.wait()
 
-
-# -- the browser -------------------------------------------------------------------------------------------------------
 
 _SEEN = """(wanted) => {
   const look = () => {

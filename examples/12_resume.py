@@ -10,8 +10,6 @@ from journeyman import Agent, Runtime, dump_messages, load_messages, run_sync, t
 from journeyman.journal import InMemoryJournal
 from journeyman.testing import FunctionModel, ScriptedModel, call
 
-# -- a stored conversation --------------------------------------------------------------------------------------------
-
 parrot = Agent(name="parrot", model=FunctionModel(lambda request: f"I know {len(request.messages)} messages."))
 
 
@@ -21,8 +19,6 @@ def talk(file: Path, text: str) -> None:
     file.write_bytes(dump_messages(result.history))
     print(f"{text} -> {result.unwrap()}")
 
-
-# -- a journal --------------------------------------------------------------------------------------------------------
 
 sent: list[str] = []
 

@@ -39,9 +39,6 @@ REPORT = Report(
 )
 
 
-# -- the preview ------------------------------------------------------------------------------------------------------
-
-
 def test_the_preview_shows_the_report_as_its_readers_will_see_it() -> None:
     largest = AVERAGE.model_copy(update={"title": "Largest", "value": 1234.5, "unit": "", "sentence": "So much."})
     assert preview(REPORT.model_copy(update={"findings": [AVERAGE, largest]})) == (
@@ -69,9 +66,6 @@ def test_the_preview_shows_the_report_as_its_readers_will_see_it() -> None:
 )
 def test_the_preview_warns_of_a_breakdown_that_does_not_add_up(rows: list[Share], other: int, warning: str) -> None:
     assert warning in preview(with_breakdown(rows=rows, other=other))
-
-
-# -- the checks -------------------------------------------------------------------------------------------------------
 
 
 def with_finding(**changes: object) -> Report:
@@ -182,9 +176,6 @@ def test_empty_cells_and_numbers_are_values_of_a_breakdown(sales: Table) -> None
     assert faults(sales, with_breakdown(column="amount", rows=shares)) == []
 
 
-# -- a whole run ------------------------------------------------------------------------------------------------------
-
-
 async def watched(table: Table, question: str) -> tuple[Success[Report], list[Event]]:
     events: list[Event] = []
     return succeeded(await run(analyst(table, offline_model()), question, on_event=events.append)), events
@@ -269,9 +260,6 @@ async def test_a_draft_with_guesses_is_repaired_from_the_feedback(sales: Table) 
     assert result.output.caveats[0] == "amount is empty in 1 of 3 rows; its average leaves them out."
 
 
-# -- the stand-in as a model ------------------------------------------------------------------------------------------
-
-
 async def test_the_stand_in_keeps_no_state_the_conversation_alone_decides() -> None:
     result, _ = await watched(birdstrikes, demo_agent().question)
     assert_keeps_no_state(answer, result.history)
@@ -325,9 +313,6 @@ async def test_a_stand_in_with_nothing_to_report_ends_the_run_as_a_model_would()
     from_mute = replace(offline_model(), function=mute)
     result = failed(await run(analyst(birdstrikes, from_mute), "What stands out?"))
     assert result.error.code == ErrorCode.INVALID_RESPONSE
-
-
-# -- what the command line gets ---------------------------------------------------------------------------------------
 
 
 def test_without_a_key_the_first_line_says_that_a_stand_in_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

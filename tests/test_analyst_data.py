@@ -36,9 +36,6 @@ def refused(error: type[Exception], ask: Callable[[], object]) -> str:
     return str(found.value)
 
 
-# -- the bundled data -------------------------------------------------------------------------------------------------
-
-
 def test_the_bundled_data_is_the_published_file_byte_for_byte() -> None:
     data = (DATA / "birdstrikes.csv").read_bytes()
     digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
@@ -60,9 +57,6 @@ def test_every_row_of_the_bundled_data_is_in_the_table() -> None:
     assert strikes.number('SELECT SUM("Cost Total $") FROM birdstrikes') == sum(costs)
     assert strikes.number('SELECT AVG("Speed IAS in knots") FROM birdstrikes') == sum(speeds) / len(speeds)
     assert strikes.count("Phase of flight", "Approach") == phases.count("Approach")
-
-
-# -- reading a CSV file -----------------------------------------------------------------------------------------------
 
 
 def test_columns_get_the_narrowest_kind_that_every_value_fits(tmp_path: Path) -> None:
@@ -156,9 +150,6 @@ def test_the_database_is_deleted_with_its_table(tmp_path: Path) -> None:
     assert not database.exists()
 
 
-# -- describing -------------------------------------------------------------------------------------------------------
-
-
 def test_a_description_tells_what_is_in_each_column(sales: Table) -> None:
     description = sales.describe()
     assert (description.table, description.rows) == ("sales", 3)
@@ -171,9 +162,6 @@ def test_a_description_tells_what_is_in_each_column(sales: Table) -> None:
 def test_a_description_cuts_long_texts(tmp_path: Path) -> None:
     (column, _) = table(tmp_path, f"a,b\n{'x' * 30_000},1\n").describe().columns
     assert (column.smallest, column.frequent) == ("x" * 200, ["x" * 200])
-
-
-# -- querying ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_query_gives_columns_and_rows(sales: Table) -> None:

@@ -113,6 +113,7 @@ FUNCTION_LINES = 60
 FIELDS = 24
 FIELDS_OF = {"loop.state.Run": 22}
 """Fewer are allowed of what everybody reads."""
+BANNER = re.compile(r"^ *# ?(--|==|\*\*|##).*", re.MULTILINE)
 RESTATES = re.compile(r"\bImports\b|\bRead `[^`]+` next\b|is to be read next")
 
 # Per rule: the place, as the failing test prints it, and why the rule cannot hold there.
@@ -223,9 +224,6 @@ def room_of(name: str) -> str:
     return next((room for room, row in TOP.items() if top in row.split()), top)
 
 
-# -- the rules --------------------------------------------------------------------------------------------------------
-
-
 def forbidden_imports(modules: Sequence[Module]) -> Iterator[Breach]:
     for module in modules:
         ours = room_of(module.name)
@@ -316,10 +314,16 @@ def docstrings_that_restate(modules: Sequence[Module]) -> Iterator[Breach]:
             yield Breach("module docstring", module.name, advice)
 
 
+def banners(modules: Sequence[Module]) -> Iterator[Breach]:
+    for module in modules:
+        for found in BANNER.finditer(module.source):
+            yield Breach("banner", module.name, f"{found.group().strip()!r}: names say what stands together.")
+
+
 Rule = Callable[[Sequence[Module]], Iterator[Breach]]
 RULES: tuple[Rule, ...] = (
     *(forbidden_imports, circles, adapters_on_the_front_page, strayed_vendors, hidden_imports, long_modules),
-    *(long_functions, wide_classes, docstrings_that_restate),
+    *(long_functions, wide_classes, docstrings_that_restate, banners),
 )
 
 
@@ -387,6 +391,7 @@ def test_every_room_and_module_that_the_rules_name_exists() -> None:
         ),
         (docstrings_that_restate, "model", '"""A model. Imports `types`."""', ["model"]),
         (docstrings_that_restate, "model", '"""A model."""', []),
+        (banners, "model", "# -- the requests ----\n    # -- reading\n# A -- b\n", ["model", "model"]),
     ],
 )
 def test_a_planted_breach_is_found(rule: Rule, name: str, source: str, places: list[str]) -> None:
@@ -397,9 +402,6 @@ def test_a_planted_circle_is_found() -> None:
     ring = [Module("model", "import journeyman.budget"), Module("budget", "import journeyman.model")]
     assert [found.rule for found in circles(ring)] == ["circle"]
     assert [*circles(ring[:1])] == []
-
-
-# -- what is public ---------------------------------------------------------------------------------------------------
 
 
 IMPORTED = re.compile(r"^[ \t]*(?:>>> )?from (journeyman[\w.]*) import (\([^)]*\)|[^\n#(]*)", re.MULTILINE)

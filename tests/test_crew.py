@@ -73,9 +73,6 @@ def member(lead: Agent, name: str) -> Agent:
     return found
 
 
-# -- as programs ------------------------------------------------------------------------------------------------------
-
-
 def test_the_program_shows_who_works_and_what_came_of_it(folder: Path, warm: Warm) -> None:
     done = warm(QUESTION, folder, program=CREW / "research.py")
     assert (done.stderr, done.code) == ("", 0)
@@ -125,9 +122,6 @@ def test_the_definition_is_shown_without_a_model(warm: Warm) -> None:
     assert "subagent" in warm("check", CREW / "agents.py").stdout
 
 
-# -- what the crew is held to -----------------------------------------------------------------------------------------
-
-
 async def test_a_quotation_that_is_not_on_the_page_is_not_accepted(folder: Path, agents: ModuleType) -> None:
     invented = '{"findings": [{"file": "keys.md", "line": 5, "quotation": "There is no second pair."}]}'
     scout = member(agents.crew(folder), "scout")
@@ -160,9 +154,6 @@ def test_a_page_outside_of_the_folder_holds_nothing(folder: Path, agents: Module
     (folder.parent / "secret.md").write_text("a secret\n", encoding="utf-8")
     with pytest.raises(ValueError, match="do not stand there"):
         pages.Pages(folder).check([pages.Finding(file="../secret.md", line=1, quotation="a secret")])
-
-
-# -- the stand-ins ----------------------------------------------------------------------------------------------------
 
 
 async def test_the_lead_is_told_of_the_check_and_does_not_check_again(folder: Path, agents: ModuleType) -> None:

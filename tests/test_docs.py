@@ -38,9 +38,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, value)
 
 
-# -- the blocks -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.timeout(60)  # a page may start programs of others
 @pytest.mark.usefixtures("_elsewhere")
 @pytest.mark.parametrize("page", pages.GUIDES, ids=pages.page_name)
@@ -67,9 +64,6 @@ def names_in(source: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(source)))
     imported = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
     return imported | {node.id for node in nodes if isinstance(node, ast.Name)}
-
-
-# -- the links --------------------------------------------------------------------------------------------------------
 
 
 LINKING = (*pages.PAGES, *(pages.ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")))
@@ -127,9 +121,6 @@ def test_the_index_has_one_row_for_each_page() -> None:
     rows = [row for row in pages.prose(DOCS / "index.md").splitlines() if row.startswith("| [")]
     first = [re.findall(r"\(([^)]+)\)", row)[0] for row in rows]
     assert len(first) == len({*first})
-
-
-# -- the tables -------------------------------------------------------------------------------------------------------
 
 
 CONTEXTS = {context.code: context for context in get_args(Context)}
@@ -226,9 +217,6 @@ def words(code: str) -> list[str]:
     return re.findall(r"[A-Za-z_]{2,}", code)
 
 
-# -- that these tests can fail ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("broken", ["[a](nowhere.md)", "[a](#nowhere)"])
 def test_a_planted_broken_link_is_found(broken: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
@@ -249,8 +237,6 @@ def test_a_planted_wrong_block_is_found(kind: str, tmp_path: Path) -> None:
     with pytest.raises((ZeroDivisionError, AssertionError)):
         pages.run_page(page)
 
-
-# -- what stands in the words -----------------------------------------------------------------------------------------
 
 SPAN = re.compile(r"`([^`\n]+)`")
 CALL = re.compile(r"(?<![\w.])(\w+)\(((?:[^()`]|\([^()`]*\))*)\)")

@@ -269,8 +269,6 @@ class A:
     assert [helper.is_short for helper in found] == [True, False, True]
 
 
-# -- names in tests ---------------------------------------------------------------------------------------------------
-
 TESTS = Path(__file__).parent
 MOST_REPEATED = 142
 """How many names are defined in five files of tests or more, outside of `tests/play`."""
@@ -309,8 +307,6 @@ def test_a_name_that_one_more_file_defines_is_found() -> None:
     ]
     assert (repeated_names(four), repeated_names([*four, "def look(): pass"])) == ([], ["look"])
 
-
-# -- what is not the tests' ----------------------------------------------------------------------------------------
 
 _CLOCKS = "How long it waits is no argument yet."
 _OF_PYTHON = "It is Python's own, and nothing public does this."

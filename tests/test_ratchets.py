@@ -71,9 +71,6 @@ TABLE = re.compile(r"\b(?:FROM|INTO|JOIN|TABLE|UPDATE)\s+(?:IF (?:NOT )?EXISTS\s
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-# -- what is measured -------------------------------------------------------------------------------------------------
-
-
 def is_bare(name: str) -> bool:
     """Tell whether a name is a participle without a noun: neither its object nor who acts is said."""
     first, *rest = name.strip("_").split("_")
@@ -200,9 +197,6 @@ COUNTS: Mapping[Callable[[Sequence[Module]], int], int] = {
     **{suppressions: 115, tables_named_elsewhere: 17},
 }
 """What is counted in the whole package, and how much of it there is at most."""
-
-
-# -- the ceilings -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("measure", "above"), [(functions_of, PARTICIPLES), (docstrings_of, {})])

@@ -128,9 +128,6 @@ def agent_that_says(kinds: Sequence[Kind], failing: BaseException | None = None)
     )
 
 
-# -- the ways out ------------------------------------------------------------------------------------------------------
-
-
 async def log_messages(kinds: Sequence[Kind], place: Place) -> str:
     stream = io.StringIO()
     LOG.addHandler(handler := logging.StreamHandler(stream))
@@ -347,8 +344,6 @@ async def test_no_secret_leaves_by_any_sink(sink: Sink, tmp_path: Path, warm: Wa
     assert secrets_left(kinds, out) == []
     assert out.count(MARK) >= len(kinds), "each text went out, with a mark in place of its secret"
 
-
-# -- sinks that nobody named -------------------------------------------------------------------------------------------
 
 CALLS: Final = {
     **dict.fromkeys(("set_attribute", "set_attributes", "add_event", "set_status", "record_exception"), "otel"),

@@ -15,9 +15,7 @@ ROOT = Path(__file__).parent.parent
 TESTS = ROOT / "tests"
 SKIPPED = {"__pycache__", "node_modules"}
 
-# -- lines -------------------------------------------------------------------------------------------------------------
-
-MOST_LINES = {"tests": 113_600, "tools": 600, "in files without a test": 23_200}
+MOST_LINES = {"tests": 111_900, "tools": 600, "in files without a test": 23_000}
 """These numbers only fall."""
 SLACK = 1_500
 """So many lines below a number, it is lowered: what was saved stays saved."""
@@ -61,8 +59,6 @@ def test_planted_lines_are_found(name: str, planted: str, found: list[str]) -> N
     lines = measured({name: planted + "\n" * MOST_LINES["tests"]}, {})
     assert [each.partition(":")[0] for each in too_many(lines)] == found
 
-
-# -- what collecting loads ---------------------------------------------------------------------------------------------
 
 HEAVY = ("anthropic", "google.genai", "griffe", "httpx2", "mcp", "openai", "pydantic_ai", "schemathesis", "uvicorn")
 """Packages that take long to load."""
@@ -128,8 +124,6 @@ def test_no_plugin_loads_what_only_one_program_needs() -> None:
     assert "schemathesis" not in sys.modules, "pyproject.toml leaves its plugin out."
 
 
-# -- headers -----------------------------------------------------------------------------------------------------------
-
 FUTURE = "from __future__ import annotations\n"
 
 
@@ -168,8 +162,6 @@ def test_a_planted_header_is_found(tmp_path: Path) -> None:
     }
     assert without_need(files, tmp_path) == ["needless.py"]
 
-
-# -- what tests may not pin --------------------------------------------------------------------------------------------
 
 TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 TAMPER = "support/tamper.py"

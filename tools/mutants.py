@@ -97,9 +97,6 @@ def mutants(root: Path, *, room: str = "") -> list[Mutant]:
     return found
 
 
-# -- which tests -------------------------------------------------------------------------------------------------------
-
-
 def stages(root: Path, module: Path) -> Iterator[list[str]]:
     """Give the tests to ask, the nearest first: those that import the module, the room's, and all that name it."""
     package, *inner = module.with_suffix("").parts[1:]
@@ -118,9 +115,6 @@ def stages(root: Path, module: Path) -> Iterator[list[str]]:
         asked |= {*new}
         if new:
             yield [str(each.relative_to(root)) for each in new]
-
-
-# -- a copy of the checkout --------------------------------------------------------------------------------------------
 
 
 class Copy:
@@ -208,9 +202,6 @@ class Copy:
             return self.failing([test], limit_s=300) is not None
         except TimeoutError:
             return True
-
-
-# -- the program -------------------------------------------------------------------------------------------------------
 
 
 def main(words: Sequence[str] | None = None) -> int:

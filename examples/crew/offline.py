@@ -85,9 +85,6 @@ class Conversation:
         return [each for each in self.exchanges if each.use.name == name and each.result.is_error == is_error]
 
 
-# -- the scout --------------------------------------------------------------------------------------------------------
-
-
 def play_scout(request: Request) -> Response:
     """Search for the words of the topic, read the best lines, and hand in what stands in them."""
     seen = Conversation.read(request.messages)
@@ -149,9 +146,6 @@ def _quoted(read: Exchange) -> Finding:
     return Finding(file=str(read.use.input["path"]), line=cast("int", read.use.input["offset"]), quotation=text or "-")
 
 
-# -- the writer and the reviewer --------------------------------------------------------------------------------------
-
-
 def play_writer(request: Request) -> Response:
     """Write one paragraph for each topic."""
     task = Conversation.read(request.messages).question
@@ -175,9 +169,6 @@ def play_reviewer(request: Request) -> Response:
     for each in removed:
         note = note.replace(each, "(a citation was taken out)")
     return respond(request, [call("hand_in", note=note, removed=removed)])
-
-
-# -- the checker ------------------------------------------------------------------------------------------------------
 
 
 def play_checker(request: Request) -> Response:
@@ -209,9 +200,6 @@ def _report(looked_at: dict[str, Exchange], files: Sequence[str]) -> LinkReport:
                 if file not in files or (heading and heading not in anchors.get(file, ())):
                     broken.append(BrokenLink(page=page, line=hit.line, target=target))
     return LinkReport(pages=len(hits), links=n_links, broken=broken)
-
-
-# -- what all of them do ----------------------------------------------------------------------------------------------
 
 
 def respond(request: Request, said: Said) -> Response:

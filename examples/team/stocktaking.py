@@ -30,9 +30,6 @@ async def count(shelf: str, context: ToolContext) -> int:
     return SHELVES[shelf]
 
 
-# -- who plays the members where there is no key ----------------------------------------------------------------------
-
-
 def play(request: Request) -> Answer:
     """Do the first thing that is called for by all that was said to this member, and not done yet."""
     me = re.findall(r"You are (\w+),", request.prefix.system[0].text)[0]
@@ -64,9 +61,6 @@ def play(request: Request) -> Answer:
 
 def write(to: str, text: str) -> ToolUse:
     return call("send_message", to=to, message=text)
-
-
-# -- the team ---------------------------------------------------------------------------------------------------------
 
 
 def show(event: Event) -> None:

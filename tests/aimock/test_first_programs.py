@@ -88,9 +88,6 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-# -- extraction --------------------------------------------------------------------------------------------------------
-
-
 def invoices(n: int) -> dict[str, dict[str, Any]]:
     """Return what stands in each of `n` invoices, by the name of the file. They are the same each time."""
     dice = random.Random(13)
@@ -184,9 +181,6 @@ def test_sixteen_documents_are_sent_at_a_time_and_none_that_the_budget_of_all_do
     assert done.stdout.endswith("20 of 20 documents were asked about: 32,000,000 in, 80 out, cost unknown\n")
 
 
-# -- a coding assistant ------------------------------------------------------------------------------------------------
-
-
 def test_the_assistant_asks_before_it_changes_anything_and_is_denied_what_is_forbidden(program: Program) -> None:
     subprocess.run(["git", "init", "-q", "-b", "main", str(program.folder)], check=True)
     (program.folder / "mean.py").write_text("print(sum([2, 4]) / 3)\n", encoding="utf-8")
@@ -213,9 +207,6 @@ def test_the_assistant_asks_before_it_changes_anything_and_is_denied_what_is_for
     )
     assert (program.folder / "NOTES.md").read_text(encoding="utf-8") == "mean.py: divide by the number of values.\n"
     assert (program.folder / "mean.py").read_text(encoding="utf-8") == "print(sum([2, 4]) / 2)\n"
-
-
-# -- a crew ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_crew_goes_on_without_a_scout_that_fails(program: Program) -> None:
@@ -256,9 +247,6 @@ def test_a_crew_whose_lead_cannot_be_asked_says_why(program: Program) -> None:
     assert done.code == 1
     assert done.stderr.startswith("API_ERROR: The model call failed (auth, status 401): ")
     assert done.stderr.count("\n") == 1
-
-
-# -- a chat service ----------------------------------------------------------------------------------------------------
 
 
 def test_the_service_answers_and_stops_a_turn_whose_client_has_left(program: Program) -> None:

@@ -161,9 +161,6 @@ JOURNEY = (
 )
 
 
-# -- journeys ----------------------------------------------------------------------------------------------------------
-
-
 @every_api
 def test_an_agent_looks_reflects_is_rejected_and_hands_in(play: Play, api: Api) -> None:
     play.answers(*JOURNEY)
@@ -239,9 +236,6 @@ def test_a_conversation_goes_on(play: Play, api: Api) -> None:
     ]
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
-
 def refused(result: Result[Any]) -> ProviderError:
     """Return the provider's error that a run ended with."""
     assert isinstance(result, Failure)
@@ -294,8 +288,6 @@ def test_a_request_that_the_server_has_no_answer_for_is_a_failure(play: Play, ap
     assert "404" in str(result.error)
     assert "No fixture matched" in str(result.error)
 
-
-# -- chaos -------------------------------------------------------------------------------------------------------------
 
 UNTOLD = Usage(requests=1, exact=False)
 

@@ -78,9 +78,6 @@ def others() -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() - {asyncio.current_task()} if "TestRunner" not in repr(task)}
 
 
-# -- what is given -----------------------------------------------------------------------------------------------------
-
-
 async def test_each_input_is_given_with_its_result_in_the_order_of_the_inputs() -> None:
     pairs = [
         (input, succeeded(result).output)
@@ -147,9 +144,6 @@ async def test_deps_are_given_to_every_run() -> None:
     assert db.n_fetched == 2
 
 
-# -- bounded -----------------------------------------------------------------------------------------------------------
-
-
 @given(
     delays=st.lists(st.integers(min_value=0, max_value=9), max_size=30),
     max_concurrency=st.integers(min_value=1, max_value=5),
@@ -209,9 +203,6 @@ async def test_endless_inputs_are_taken_only_as_they_are_read() -> None:
         assert taken <= 5 + 4 * 3
 
 
-# -- the budget --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("order", ["input", "done"])
 async def test_a_spent_budget_takes_no_more_inputs_and_the_last_pair_is_the_first_not_taken(order: Order) -> None:
     agent = echo(lambda _: say("ok", usage=Usage(requests=1, input_tokens=90, output_tokens=10)))
@@ -249,9 +240,6 @@ async def test_the_limits_of_one_run_do_not_end_the_batch() -> None:
     batch = run_many(agent, ["a", "b"], budget=Budget(tokens=10_000))
     assert [result.code async for _, result in batch] == [ErrorCode.BUDGET_EXCEEDED] * 2
     assert batch.first_not_taken is None
-
-
-# -- the rate limit ----------------------------------------------------------------------------------------------------
 
 
 @virtual_clock
@@ -303,9 +291,6 @@ async def test_runs_outside_of_a_batch_do_not_wait_for_it() -> None:
     assert clock() == before
     assert succeeded((await pair)[1]).output == "ok"
     await batch.aclose()
-
-
-# -- stopping ----------------------------------------------------------------------------------------------------------
 
 
 def stuck_after(n: int) -> Agent[str]:
@@ -380,9 +365,6 @@ async def test_a_signal_that_has_fired_lets_nothing_begin() -> None:
     assert [pair async for pair in run_many(echo(), naturals(), abort=abort)] == []
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
-
-
 async def test_progress_is_told_after_each_run_and_paths_tell_the_inputs_apart() -> None:
     heard: list[Event] = []
 
@@ -426,9 +408,6 @@ async def test_in_a_tool_the_runs_of_a_batch_count_in_the_run_above() -> None:
     assert result.metadata.usage.requests == 4
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
-
-
 async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> None:
     model = FaultyModel(
         FunctionModel(given_text), 7, rate=0.05, faults=["refused", "rate_limited", "overloaded", "cut"]
@@ -439,9 +418,6 @@ async def test_faults_of_the_provider_are_repeated_and_no_input_is_lost() -> Non
     assert [input for input, _ in pairs] == inputs
     assert [succeeded(result).output for _, result in pairs] == inputs
     assert len(model.made) > 10
-
-
-# -- wrong arguments ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -498,9 +474,6 @@ async def test_a_result_is_a_success_or_a_failure_of_the_type() -> None:
             case Failure():
                 raise AssertionError(result)
     assert outputs == ["a"]
-
-
-# -- runs that are kept ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stops", ["abort", "left"])

@@ -30,9 +30,6 @@ async def asked(recorder: Recorder, kind: type[Event], n: int = 1) -> str:
     raise AssertionError(f"no {kind.__name__}")
 
 
-# -- approvals --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("decision", "result", "told"),
     [
@@ -155,9 +152,6 @@ async def test_a_listener_may_answer_at_once_and_cannot_change_the_arguments_of_
         chat.subscribe(meddle)
         await chat.prompt("Go.")
         assert script_of(chat)[2] == ("user", "#a: found x")
-
-
-# -- questions --------------------------------------------------------------------------------------------------------
 
 
 async def test_the_model_may_ask_the_user(stage: Stage, recorder: Recorder) -> None:

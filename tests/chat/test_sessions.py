@@ -271,9 +271,6 @@ async def test_a_session_takes_space_in_proportion_to_its_messages(path: Path) -
         assert len(said) == 400
 
 
-# -- work that was interrupted -----------------------------------------------------------------------------------------
-
-
 NAMES = ("read", "put", "send", "plain", "gone", "output")
 
 

@@ -79,8 +79,6 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         self.chat = Chat(self.agent)
         self.opened: AbstractAsyncContextManager[Chat] = self.chat
 
-    # -- who plays
-
     def _agent(self) -> Agent:
         @tool
         async def work() -> str:
@@ -129,8 +127,6 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         except (ChatHeld, RuntimeError):
             return
 
-    # -- machinery
-
     def _play(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
 
@@ -173,8 +169,6 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
             futures.clear()
         assert not self.chat.state.is_running
         assert all(receipt.status != "queued" for receipt, _ in self.sent)
-
-    # -- rules: what the user does
 
     @initialize()
     def enter(self) -> None:
@@ -326,8 +320,6 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
         else:
             self.takeover = what
 
-    # -- rules: what the model and the tools do
-
     @precondition(lambda self: self._is_running())
     @rule(kind=st.sampled_from(CALLS))
     def go_on_with_calls(self, kind: str) -> None:
@@ -354,8 +346,6 @@ class ChatMachine(RuleBasedStateMachine):  # noqa: PLR0904 - one rule for each t
     @rule()
     def the_system_prompt_fails(self) -> None:
         self._do(lambda: _open(self.preparing)[0].set_exception(LookupError("no")))
-
-    # -- what always holds
 
     @invariant()
     def the_conversation_is_sendable(self) -> None:

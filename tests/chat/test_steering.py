@@ -251,9 +251,6 @@ async def test_a_pause_for_the_providers_tool_is_not_steered_into(door: Door) ->
         assert script_of(chat)[-2:] == [("user", "Hurry."), ("assistant", "Noted.")]
 
 
-# -- injections -------------------------------------------------------------------------------------------------------
-
-
 async def test_an_injection_resumes_a_chat_that_came_to_its_end(stage: Stage) -> None:
     async with chatting(stage.model(["One.", "Noted."])) as chat:
         await chat.prompt("Go.")
@@ -301,8 +298,6 @@ async def test_an_injection_from_another_thread_resumes_the_chat(stage: Stage) -
         with pytest.raises(RuntimeError, match=r"From another thread, use inject\(\)"):
             await asyncio.to_thread(chat.start, "From afar.")
 
-
-# -- hooks that return what a chat gives ------------------------------------------------------------------------------
 
 GIVEN: dict[str, Callable[[Chat[Any, Any], Turn[Any]], object]] = {
     "receipt": lambda chat, turn: chat.steer("Hurry."),
@@ -407,9 +402,6 @@ async def test_a_turn_cannot_be_waited_for_from_inside_itself(stage: Stage) -> N
     async with chatting(stage.model(["One."]), stop_guard=wait_for_it) as chat:
         turn = chat.start("Go.")
         assert "from inside itself" in context_of(await turn, StopGuardContext).reason
-
-
-# -- receipts ---------------------------------------------------------------------------------------------------------
 
 
 async def test_what_waits_can_be_withdrawn(stage: Stage) -> None:

@@ -20,9 +20,6 @@ from tests.support.clock import virtual_clock
 STOPPED = "Error: the run was stopped before this call finished."
 
 
-# -- abort ------------------------------------------------------------------------------------------------------------
-
-
 async def test_after_an_abort_the_model_reads_that_it_was_stopped_once(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([call("wait", id="a"), "I see.", "Go on."]), tools=[door.tool()]) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -107,9 +104,6 @@ async def test_a_chat_stopped_by_its_limits_has_no_marker() -> None:
         assert script_of(chat) == [("user", "Go.")]
 
 
-# -- hold -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_hold_stops_the_turn_silently_and_refuses_others_until_it_is_released(stage: Stage, door: Door) -> None:
     async with chatting(stage.model([door.before("One."), "Two.", "Three."])) as chat:
         turn = await door.reached_by(chat.start("Go."))
@@ -191,9 +185,6 @@ async def test_a_chat_cannot_wait_for_itself(stage: Stage) -> None:
     for n in (1, 2, 3):
         (result,) = stage.tool_results(n)
         assert "from inside its own turn" in result.text
-
-
-# -- reset, leaving, waiting ------------------------------------------------------------------------------------------
 
 
 async def test_a_reset_stops_the_turn_and_forgets_everything(stage: Stage, door: Door) -> None:
@@ -296,9 +287,6 @@ async def test_waiting_for_idle_returns_at_once_where_nothing_runs_and_else_afte
         await waiting
         assert chat.state.is_running
         assert "TurnEnded" in names(told)
-
-
-# -- listeners --------------------------------------------------------------------------------------------------------
 
 
 async def test_listeners_hear_everything_in_the_order_they_came(stage: Stage) -> None:

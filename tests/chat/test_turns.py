@@ -163,9 +163,6 @@ async def test_a_chat_inside_a_run_is_shown_below_it() -> None:
     assert set(paths) == {("outer", "inner")}
 
 
-# -- stop guards -------------------------------------------------------------------------------------------------------
-
-
 async def test_a_guard_lets_the_turn_stop(stage: Stage) -> None:
     seen: list[StopContext] = []
     async with chatting(stage.model(["Done."]), stop_guard=seen.append) as chat:

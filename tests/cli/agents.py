@@ -142,9 +142,6 @@ silent = Agent(name="silent", model=FunctionModel(fall_silent, name="silent"))
 claude = Agent(name="claude", model="anthropic:claude-sonnet-5-5", limits=Limits(request_retries=0))
 
 
-# -- agents that send out others --------------------------------------------------------------------------------------
-
-
 def explore(request: Request) -> Answer:
     """Look at the city that the task names, and say what it is like there."""
     city = request.messages[0].text

@@ -161,9 +161,6 @@ def test_in_a_terminal_a_bar_shows_how_far_it_is_and_goes_when_it_ends(office: O
     assert tty.has_cursor
 
 
-# -- stopped, and gone on with -----------------------------------------------------------------------------------------
-
-
 def test_a_batch_that_was_killed_goes_on_and_does_again_only_what_was_under_way(office: Office) -> None:
     inputs = office.lines("a", "slow", "b")
     assert office.stopped("echo", inputs, by=SIGKILL).code == -SIGKILL
@@ -211,9 +208,6 @@ def test_a_spent_budget_names_the_first_line_that_was_not_taken_and_the_next_com
     assert "The budget is spent. The first line that was not taken is line 18." in done.stderr
     assert office("echo", inputs).code == 0
     assert len(office.results()) == 40
-
-
-# -- what is refused ---------------------------------------------------------------------------------------------------
 
 
 def test_two_batches_on_one_output_at_once_are_refused(office: Office) -> None:
@@ -280,9 +274,6 @@ def test_a_batch_records_only_with_the_option_and_with_one_writer(office: Office
         assert {(run.input, run.status) for run in recordings.runs()} == {(text, "done") for text in "abc"}
 
 
-# -- keys and files ----------------------------------------------------------------------------------------------------
-
-
 def rows(*given: object) -> str:
     return "".join([json.dumps(each) + "\n" for each in given])
 
@@ -331,9 +322,6 @@ def test_files_of_a_line_are_sent_after_its_text(office: Office, written: str) -
     assert first["output"] == "Read it. + The page."
     assert second["output"] == "No file."
     assert "gone.txt cannot be read" in third["error"]["message"]
-
-
-# -- tables and other files --------------------------------------------------------------------------------------------
 
 
 def test_a_quote_that_is_never_closed_fails_by_its_line_before_the_others_are_paid_for(office: Office) -> None:

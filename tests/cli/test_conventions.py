@@ -82,9 +82,6 @@ def test_the_short_options(warm: Warm, folder: Path) -> None:
     assert_one_error_line(done, 1, ["The model name 'nonsense' is not of the form 'provider:model'."])
 
 
-# -- completion --------------------------------------------------------------------------------------------------------
-
-
 def test_bash_completes_commands_options_and_their_values(warm: Warm, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(warm("completion", "bash").stdout)
     program = """

@@ -78,9 +78,6 @@ def test_a_signal_ends_a_server_whose_client_is_silent(warm: Warm, number: signa
     assert "Traceback" not in done.stderr
 
 
-# -- pins -------------------------------------------------------------------------------------------------------------
-
-
 def server(kind: str, folder: Path) -> list[str]:
     """Return the words of a command that starts a small server."""
     program = SERVED.parent.parent / "mcp" / "servers" / "misbehaving.py"

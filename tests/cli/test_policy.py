@@ -75,9 +75,6 @@ def test_an_agents_own_gate_stays_and_a_mode_comes_on_top(warm: Warm, tmp_path: 
     assert "this is a plan" in told(warm, tmp_path, BASH, "--mode", "plan", agent="guarded").stdout
 
 
-# -- at the terminal ---------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def asked(warm: Warm, folder: Path, call: str, *words: str) -> Generator[Terminal]:
     with terminal(
@@ -177,9 +174,6 @@ def test_questions_come_one_after_the_other_and_a_line_typed_before_answers_none
         assert tty.end() == 0
 
 
-# -- durable runs, and servers -----------------------------------------------------------------------------------------
-
-
 def test_a_durable_run_waits_where_nobody_is_there_and_goes_on_with_the_answer(warm: Warm, tmp_path: Path) -> None:
     waits = told(warm, tmp_path, BASH, "--durable", "--id", "a", "--mode", "auto")
     assert (waits.code, waits.stdout) == (3, "")
@@ -201,8 +195,6 @@ def test_a_line_of_a_durable_batch_waits_and_the_others_are_done(warm: Warm, tmp
     done = warm(*words, cwd=tmp_path)
     assert (done.code, (tmp_path / "made").exists()) == (0, True), done.stderr
 
-
-# -- rules of a file ---------------------------------------------------------------------------------------------------
 
 SETTINGS = {
     "permissions": {

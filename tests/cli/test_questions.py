@@ -98,9 +98,6 @@ def test_a_question_that_is_not_answered_leaves_the_model_to_decide(warm: Warm, 
         assert tty.end() == 0
 
 
-# -- durable runs ------------------------------------------------------------------------------------------------------
-
-
 def durable(warm: Warm, folder: Path, *words: str) -> Done:
     return warm(*words, cwd=folder, env=around(folder))
 
@@ -138,9 +135,6 @@ def test_a_durable_batch_asks_at_the_terminal_one_question_after_the_other(warm:
         assert tty.end() == 0, tty.text
     outputs = sorted(json.loads(line)["output"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert outputs == ["Grand", "Harbour"]
-
-
-# -- servers -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_asks_nobody_and_lets_the_run_wait(warm: Warm, tmp_path: Path) -> None:
@@ -202,9 +196,6 @@ def test_a_server_behind_http_asks_its_client_and_nobody_else(warm: Warm, tmp_pa
     assert not (tmp_path / "made").exists()
     assert "allow?" not in tty.text
     assert "answer>" not in tty.text
-
-
-# -- what a line that is entered means ---------------------------------------------------------------------------------
 
 
 @tool

@@ -108,8 +108,6 @@ def test_a_durable_run_is_forgotten_with_its_recording_or_the_recording_alone(de
     assert desks("runs").stderr == "There is no such run.\n"
 
 
-# -- tests of recordings -----------------------------------------------------------------------------------------------
-
 PLANNERS = '''
 from dataclasses import dataclass
 

@@ -74,9 +74,6 @@ def test_lines_fit_and_plain_encodings_get_plain_symbols(warm: Warm) -> None:
     assert "\n    > submit\n      + schema\n      x findings_match_the_data\n" in done.stderr
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
 def test_an_unknown_cost_is_never_zero() -> None:
     usage = Usage(requests=1, input_tokens=10, cache_read_tokens=1_000, output_tokens=5)
     assert usage_sentence(usage) == "1,010 tokens in (1,000 from the cache), 5 out · cost unknown"

@@ -67,9 +67,6 @@ def shown(lines: list[Line]) -> list[str]:
     return [" ".join([" " * line.indent + line.mark, line.name, line.text]).rstrip() for line in lines]
 
 
-# -- the lines that stay ----------------------------------------------------------------------------------------------
-
-
 def test_a_sub_agent_is_indented_and_named_when_the_lines_change_hands() -> None:
     assert told(
         *(started(LEAD), started(TWO, "single"), iteration(TWO, 1), iteration(TWO, 1, attempt=2)),
@@ -192,9 +189,6 @@ def test_the_deepest_lines_fit_into_a_terminal(width: int) -> None:
     assert max(len(row) for row in rows) <= width
 
 
-# -- background work and mail -----------------------------------------------------------------------------------------
-
-
 def info(
     id: str, status: ev.TaskStatus = "running", *, error: str | None = None, identity: ev.Identity | None = None
 ) -> ev.TaskInfo:
@@ -253,9 +247,6 @@ def test_what_happens_beside_a_sub_agent_does_not_take_its_lines_for_another_s()
     )[2:] == ["background bg-1 checker: check all links · in the background", "      scout#1", "       1 I look."]
 
 
-# -- the tail ---------------------------------------------------------------------------------------------------------
-
-
 def rows(tail: Tail) -> list[str]:
     return [f"{' ' * line.indent}{line.text}" for line in tail.lines(unicode=False)]
 
@@ -305,8 +296,6 @@ def test_a_crowd_is_drawn_at_most_ten_times_a_second(warm: Warm) -> None:
     assert "      ■ stopped" in tty.text
     assert tty.is_calm
 
-
-# -- all of it --------------------------------------------------------------------------------------------------------
 
 WHOLE_TREE = """\
 

@@ -146,9 +146,6 @@ async def test_a_compaction_that_works_closes_the_breaker() -> None:
     assert reasons[5:9] == [*["threshold"] * 3, "breaker"]
 
 
-# -- overflow ----------------------------------------------------------------------------------------------------------
-
-
 async def test_what_the_provider_finds_too_long_is_compacted_and_sent_once_more() -> None:
     model = SmallWindow(calls(25, size=1_000), context_window=None, window=4_000)
     events = await compacted(model, ClearToolResults(keep=1))
@@ -195,9 +192,6 @@ async def test_the_answer_is_asked_for_at_the_length_that_is_left() -> None:
     succeeded(await run(agent, "Go."))
     assert (asked_for[0], 3_000 < (asked_for[-1] or 0) < 3_200) == (6_000, True)
     assert all(n + (limit or 0) <= 8_000 for n, limit in zip(model.tokens, asked_for, strict=True))
-
-
-# -- summaries in a run ------------------------------------------------------------------------------------------------
 
 
 def summing(answer: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
@@ -343,9 +337,6 @@ async def test_a_factory_gets_the_runs_model() -> None:
     assert max(model.tokens) < 2_200
 
 
-# -- chats -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_chat_keeps_its_view_from_prompt_to_prompt() -> None:
     recorder, model = Recorder(), SmallWindow(lambda request: "word " * 200)
     agent = Agent(name="talker", model=model, settings=ModelSettings(max_tokens=1_000), compaction=[Own(the_end)])
@@ -379,9 +370,6 @@ async def test_a_prompt_that_grows_before_it_is_answered_grows_in_the_view() -> 
         await chat.prompt("Four.")
     texts = [block.text for block in model.requests[-1][-1].content if isinstance(block, Text)]
     assert texts == ["Two.", "Three.", "Four."]
-
-
-# -- the parts ---------------------------------------------------------------------------------------------------------
 
 
 def view(prefix_tokens: int = 0) -> window.CompactedView:
@@ -456,9 +444,6 @@ def test_the_size_of_things_is_that_of_their_words() -> None:
     assert window.estimate_message(Message("user", (Image(Base64("A" * 100_000, "image/png")),))) == 1_200
     assert window.estimate_message(Message("user", (Document(Base64("A" * 4_000, "application/pdf")),))) > 900
     assert window.estimate_message(Message("assistant", (ToolUse("a", "look", "{}"),))) == 10
-
-
-# -- small windows -----------------------------------------------------------------------------------------------------
 
 
 def babbling(request: Request) -> Answer:

@@ -65,15 +65,9 @@ class Carrier:
     """Returns how the provider tells a use."""
 
 
-# -- in process --------------------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def _scripted(answers: Sequence[Response]) -> AsyncGenerator[Played]:
     yield Played(ScriptedModel(answers))
-
-
-# -- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
 def _messages(maker: Maker, *, streaming: bool = True) -> Play:
@@ -112,9 +106,6 @@ def _gemini(maker: Maker, *, ids: bool = True, **more: Any) -> Play:
             yield Played(model, api.requests)
 
     return play
-
-
-# -- answers in Gemini's words -----------------------------------------------------------------------------------------
 
 
 def gemini_answer(response: Response, *, ids: bool = True, signs: bool = True) -> gemini.Answer:
@@ -167,9 +158,6 @@ def told_by_gemini(usage: Usage) -> Usage:
     )
 
 
-# -- answers in OpenAI's words -----------------------------------------------------------------------------------------
-
-
 def openai_answer(response: Response) -> openai.Answer:
     """Return an answer of a script as the OpenAI server gives it."""
     refuses = response.stop_reason == "refusal"
@@ -205,8 +193,6 @@ def _openai_block(block: Block, *, refuses: bool) -> Json:
         case _:
             raise TypeError(f"A model does not say {block!r}.")
 
-
-# -- all of them -------------------------------------------------------------------------------------------------------
 
 _NO_THINKING: Final[Mapping[Feature, str]] = {
     "thinking": "OpenAI's own Chat Completions say nothing of the model's reasoning and take none back"

@@ -62,8 +62,6 @@ def _as_a_document(wire: Wire, document: dict[str, object], *, overload: dict[st
     return replace(wire, content_type=JSON, seen=None, event_name=b"", **parts)
 
 
-# -- the Messages API --------------------------------------------------------------------------------------------------
-
 _ANTHROPIC_LABELS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -124,8 +122,6 @@ ANTHROPIC_DOCUMENT = _as_a_document(
     overload=_anthropic_error("overloaded_error", f"Overloaded {KEY}"),
 )
 
-
-# -- Chat Completions --------------------------------------------------------------------------------------------------
 
 # By status: type, code, and which of them is the more precise.
 _OPENAI_ERRORS: Mapping[int, tuple[str | None, str | None]] = {
@@ -205,8 +201,6 @@ CHAT_DOCUMENT = _as_a_document(
 )
 
 
-# -- Gemini ------------------------------------------------------------------------------------------------------------
-
 _GOOGLE_LABELS: Mapping[int, str | None] = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -253,9 +247,6 @@ GEMINI_EVENTS = Wire(
 GEMINI_DOCUMENT = _as_a_document(
     GEMINI_EVENTS, _gemini_chunk("Hello there.", 6, finishReason="STOP"), overload=_GEMINI_OVERLOAD
 )
-
-
-# -- Responses ---------------------------------------------------------------------------------------------------------
 
 
 def _response(status: str, **more: object) -> dict[str, object]:

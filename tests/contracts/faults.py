@@ -72,8 +72,6 @@ def _always(answer: Answer) -> Callable[[Wire], Answer]:
     return lambda wire: answer
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
 _KINDS: Mapping[int, ProviderErrorKind] = {
     400: "bad_request",
     401: "auth",
@@ -139,8 +137,6 @@ def _bare_refusals() -> Iterator[Fault]:
         yield Fault(f"{status} with {name}", _always(answer), kind, nothing, status=status)
 
 
-# -- no answer ---------------------------------------------------------------------------------------------------------
-
 _IDLE_S = 120.0  # the default of `Timeouts.idle_s`
 
 
@@ -156,9 +152,6 @@ def _silences() -> Iterator[Fault]:
     yield Fault("silence within the headers", _always(within_headers), "timeout", unknown, silence_s=_IDLE_S)
     yield Fault("another protocol", _always(closing_after(b"\x16\x03\x01 garbage\r\n\r\n")), "unknown", unknown)
     yield Fault("an enormous header", _always(enormous), "unknown", unknown)
-
-
-# -- within the answer -------------------------------------------------------------------------------------------------
 
 
 def _cut(ending: Callable[[bytes], Answer], *, n_more: int = 0) -> Callable[[Wire], Answer]:

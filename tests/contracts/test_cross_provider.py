@@ -65,8 +65,6 @@ class Leg:
     answers: tuple[Response, ...]
 
 
-# -- routes of any kind ------------------------------------------------------------------------------------------------
-
 _words = st.sampled_from(["Umbrellas.", "“Naïve” 🦜", " two\n\nparagraphs ", "<thinking>not a thought</thinking>", "{"])
 
 _IDS: Final[dict[Stop, tuple[str, ...]]] = {
@@ -133,9 +131,6 @@ def _own(draw_from: st.DrawFn, stop: Stop, number: int) -> tuple[types.Block, ..
         case "chat":
             pass
     return draw_from(st.sampled_from(kinds))
-
-
-# -- travelling --------------------------------------------------------------------------------------------------------
 
 
 Server: TypeAlias = MessagesApi | OpenAiApi | GeminiApi
@@ -224,9 +219,6 @@ async def travel(route: Sequence[Leg]) -> Journey:
     return journey
 
 
-# -- what a request holds ----------------------------------------------------------------------------------------------
-
-
 def strings(value: object) -> Iterator[str]:
     """Yield every text in a JSON value."""
     if isinstance(value, str):
@@ -260,9 +252,6 @@ def calls_and_results(body: Json) -> tuple[list[str], list[str]]:
                     pass
         calls += [as_text(each.get("id")) for each in map(as_object, as_list(item.get("tool_calls")))]
     return calls, results
-
-
-# -- over HTTP ---------------------------------------------------------------------------------------------------------
 
 
 def check_ids(sent: Sequence[Sent]) -> None:
@@ -379,9 +368,6 @@ def signatures(body: Json) -> list[str]:
     contents = map(as_object, as_list(body.get("contents")))
     parts = [as_object(part) for content in contents for part in as_list(content.get("parts"))]
     return [as_text(part["thoughtSignature"]) for part in parts if "thoughtSignature" in part]
-
-
-# -- any history at all ------------------------------------------------------------------------------------------------
 
 
 ELSEWHERE = "mistral"

@@ -81,9 +81,6 @@ def each(*examined: Examined) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("carrier", examined, ids=lambda carrier: carrier.name)
 
 
-# -- whole exchanges ---------------------------------------------------------------------------------------------------
-
-
 @each(*OWN, CLIENT, BRIDGED)
 async def test_parts_come_while_the_answer_is_still_being_written(carrier: Examined) -> None:
     reply = stall(carrier.says.answer("Hello there", delta_chars=5), after_events=carrier.n_events)
@@ -164,9 +161,6 @@ def test_three_event_loops_in_a_row_leave_nothing_open(carrier: Examined) -> Non
         gc.collect()  # warnings about what was left open are errors
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
-
-
 @each(*OWN, *FOREIGN, AZURES)
 async def test_the_key_is_shown_nowhere(carrier: Examined, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO if carrier in FOREIGN else logging.DEBUG)
@@ -186,9 +180,6 @@ def test_a_key_that_cannot_be_one_is_refused_without_being_shown(carrier: Examin
     with pytest.raises(ModelUnavailable) as caught:
         carrier.model("http://service.test", api_key=key)
     assert not key or key not in everything_said_by(caught.value)
-
-
-# -- what is no answer -------------------------------------------------------------------------------------------------
 
 
 @each(*OWN)

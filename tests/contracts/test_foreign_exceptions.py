@@ -62,9 +62,6 @@ def made(kind: type[Exception]) -> Exception:
     raise AssertionError(f"no arguments fit {kind}")
 
 
-# -- where they are raised ---------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Raising(httpx2.AsyncBaseTransport, httpx2.AsyncByteStream):
     """A connection that raises: instead of an answer, or, as its stream, in the middle of one."""

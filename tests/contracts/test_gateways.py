@@ -26,9 +26,6 @@ from tests.play import existing, failed, succeeded
 Json = dict[str, object]
 
 
-# -- how each wire says it ---------------------------------------------------------------------------------------------
-
-
 def _messages(word: str, *, calls: bool) -> bytes:
     text: Json = {"type": "text", "text": "It is 42."}
     call: Json = {"type": "tool_use", "id": "c1", "name": "query", "input": {"sql": "1"}}
@@ -96,8 +93,6 @@ async def error_of(told: Told, body: bytes, **more: object) -> ProviderError:
     async with RawServer(http(body, **more)) as server, told.model(server.url) as model:  # pyright: ignore[reportArgumentType] - as above
         return await failure_of(model)
 
-
-# -- why the model stopped ---------------------------------------------------------------------------------------------
 
 MEANINGS = {
     "end_turn": "end_turn stop STOP eos COMPLETE tool_use tool_calls TOOL_CALL",
@@ -179,9 +174,6 @@ async def test_an_incomplete_response_is_told_in_the_same_words(word: str, meani
     assert response.stop_reason == meaning
 
 
-# -- errors in place of an answer --------------------------------------------------------------------------------------
-
-
 def _litellm(message: str, code: object, type: str = "None") -> Json:
     return {"error": {"message": message, "type": type, "param": "None", "code": code}}
 
@@ -255,8 +247,6 @@ async def test_a_packed_error_in_place_of_an_answer_keeps_its_words(told: Told) 
     assert (error.kind, "quota of this group" in str(error)) == ("quota", True)
 
 
-# -- a stream that is right --------------------------------------------------------------------------------------------
-
 SAID = (Text("Hello there."),)
 HEARTBEATS = (
     b": beat\n\n",
@@ -288,9 +278,6 @@ async def test_a_page_is_no_answer_whatever_its_label(told: Told) -> None:
     for label in (EVENTS, JSON, "text/html", ""):
         error = await error_of(told, b"\n<!doctype html><p>Sign in</p>", content_type=label)
         assert (error.kind, "Sign in" in str(error)) == ("unknown", True)
-
-
-# -- whole runs --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_tool_is_run_for_a_call_in_another_services_words() -> None:

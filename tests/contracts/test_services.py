@@ -193,9 +193,6 @@ def body_of(served: Served, *messages: Message, **settings: Any) -> Json:
     return body
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
-
-
 def test_every_record_has_its_row_here_and_its_prefix() -> None:
     assert {served.endpoint.provider for served in ALL} == {preset.provider for preset in services.OTHERS}
 
@@ -263,9 +260,6 @@ def test_what_the_service_cannot_do_is_refused_before_it_is_sent(provider: str, 
         body_of(of(provider), **settings)
     assert caught.value.kind == "bad_request"
     assert words in str(caught.value)
-
-
-# -- whole runs --------------------------------------------------------------------------------------------------------
 
 
 @tool(parallel=True)
@@ -338,9 +332,6 @@ async def test_a_conversation_of_another_provider_goes_on(served: Served) -> Non
     sent = api.requests[0].raw.decode()
     assert "<thinking>" in sent
     assert ("data:image/png" in sent) == served.endpoint.media.images
-
-
-# -- what only one has -------------------------------------------------------------------------------------------------
 
 
 def test_mistrals_ids_are_of_nine_characters_and_stay_the_same() -> None:

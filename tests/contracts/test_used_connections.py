@@ -42,8 +42,6 @@ def after(seconds: float, act: Answer) -> Answer:
     return answer
 
 
-# -- while it is asked -------------------------------------------------------------------------------------------------
-
 HEAD = b"HTTP/1.1 200 Fine\r\nContent-Type: text/event-stream\r\n"
 REFUSED = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 WHILE_ASKED: dict[str, tuple[Answer, bool]] = {
@@ -135,9 +133,6 @@ async def test_the_idle_connections_beside_it_are_not_tried_one_after_the_other(
         result = await run(agent, "Hello.")
         assert isinstance(result, Success), result
         assert (server.n_connections, result.metadata.usage) == (n + 1, adapter.wire.used)
-
-
-# -- while it is idle --------------------------------------------------------------------------------------------------
 
 
 def closing(data: bytes, *, says: bytes = b"", rounds: int, how: str) -> Answer:

@@ -130,8 +130,6 @@ def _lose_power(folder: Path) -> None:
 _MORE = 10
 """So many points more than were counted once may be reached, since processes are never scheduled twice alike."""
 
-# -- many cases --------------------------------------------------------------------------------------------------------
-
 
 def all_cases(n_points: int, seed: int, *, n_double: int, power_step: int) -> list[Case]:
     """Return each kill point, also with a power cut, and some pairs. `power_step`: of so many points, one has a cut."""

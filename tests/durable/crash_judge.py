@@ -172,9 +172,6 @@ def _without_requests(value: Any) -> Any:  # noqa: ANN401 - JSON
             return value
 
 
-# -- what may differ ---------------------------------------------------------------------------------------------------
-
-
 def _without(document: dict[str, Any], unknown: set[str]) -> dict[str, Any]:
     """Return the result without what is allowed to differ: what is said of the calls whose outcome is unknown."""
     if not unknown:

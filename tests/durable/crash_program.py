@@ -91,9 +91,6 @@ class World:
         self.point(f"after {id}")
 
 
-# -- the store ---------------------------------------------------------------------------------------------------------
-
-
 class Deaths:
     """Lets the process die before and after each statement that writes into the store. Of what a recorder writes, the
     ends of its transactions alone: how many statements it has in one is a matter of moments."""
@@ -163,9 +160,6 @@ def name_of(record: Record) -> str:
     if record.kind == "model" and record.state == DONE:
         return "model " + unpack_step(record).decode().partition("«")[2].partition("»")[0]
     return record.key
-
-
-# -- the agents --------------------------------------------------------------------------------------------------------
 
 
 class Letter(BaseModel):
@@ -327,9 +321,6 @@ MOST_TOKENS = 3_815
 """What the last answer needs, and less than one answer more: one that is counted twice ends the run."""
 MORE_TOKENS = 40_000
 """What each death after the first may add: the reservations of all model calls that it can cut."""
-
-
-# -- one life ----------------------------------------------------------------------------------------------------------
 
 
 async def live(world: World, outcome: Path) -> None:

@@ -264,9 +264,6 @@ def in_postgres(server: PostgresServer, url: str) -> Stage:
     return Stage(make=make, die=die, is_elsewhere=True)
 
 
-# -- what is stored ----------------------------------------------------------------------------------------------------
-
-
 def a_row(id: str, **fields: Any) -> Row:
     """Return a run that was started."""
     given: dict[str, Any] = {"name": None, "agent": "clerk", "head": b"{}", "created": START, "status": "ready"}

@@ -28,8 +28,6 @@ async def test_an_answered_question_is_counted_as_one_call_in_the_next_life(tmp_
     assert texts(result) == ["2024", "waited"]
 
 
-# -- what a sub-agent asks ---------------------------------------------------------------------------------------------
-
 ITS_PLACE = {"attempt": 1, "iteration": 3, "tool_use_id": "A", "path": ("lead", "clerk#1")}
 """Where the sub-agent asks, in its own run; the call of that one is in another iteration of the run above."""
 

@@ -112,9 +112,6 @@ async def test_wherever_the_process_dies_a_background_run_begins_once_and_tells_
     assert number > 20
 
 
-# -- with others -------------------------------------------------------------------------------------------------------
-
-
 async def test_another_worker_goes_on_with_the_runs_of_one_that_dies(stage: Stage) -> None:
     world = World(dies_after="A")
     crew, stop = lead(payer(world, "A")), asyncio.Event()
@@ -273,9 +270,6 @@ async def test_whoever_sends_out_what_another_process_would_not_find_hears_why_a
     ]
 
 
-# -- tasks -------------------------------------------------------------------------------------------------------------
-
-
 async def test_task_tools_tell_of_it_in_another_process_too(stage: Stage) -> None:
     world, tasks = World(dies_after="A"), Tasks()
     below = payer(world, "A")
@@ -329,9 +323,6 @@ async def test_a_run_that_rests_in_a_later_life_can_be_stopped(stage: Stage) -> 
     assert result.code == "EXECUTION_CANCELLED"
 
 
-# -- the engine --------------------------------------------------------------------------------------------------------
-
-
 async def test_a_step_and_what_it_starts_and_says_are_one(stage: Stage) -> None:
     engine = await stage.begin()  # K20
     for id in ("a", "b"):
@@ -362,9 +353,6 @@ async def test_an_end_tells_once_and_whoever_waits_goes_on(stage: Stage) -> None
     row = await found(engine, "above")
     assert (row.status, row.n_signals) == ("ready", 1)
     assert await ready_ids(engine) == ["above"]
-
-
-# -- in chats ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_turn_of_a_durable_chat_ends_when_what_it_has_sent_out_has_told_it(stage: Stage) -> None:

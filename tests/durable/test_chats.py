@@ -40,9 +40,6 @@ async def settled(durable: Durable, run: str = FIRST) -> str:
     return (await (await durable.get(run)).info()).status
 
 
-# -- a process dies within a turn --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dies", ["before", "after"])
 @virtual_clock
 async def test_a_call_of_a_turn_that_must_not_be_made_twice_is_unknown_in_every_later_life(
@@ -207,9 +204,6 @@ async def test_a_compacted_chat_goes_on_with_what_was_made_of_it(stage: Stage) -
     assert (ended[0].unwrap(), said(ended[1])[2:]) == ("Done.", ["Three."])
 
 
-# -- who drives it -----------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_a_worker_takes_an_abandoned_turn_over_and_the_chat_has_what_was_said(stage: Stage) -> None:
     world = World(dies_in="B")
@@ -339,9 +333,6 @@ async def test_a_chat_with_a_cut_off_turn_is_opened_by_the_same_agent_in_a_durab
         with pytest.raises(StoreError, match="no session 'nobody'"):
             async with Chat.open(agent, durable, id="nobody"):
                 pass
-
-
-# -- asking, stopping, and all else that a chat does -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("at", "counts"), [("write", "here"), ("", "elsewhere"), ("signal", "elsewhere")])

@@ -111,9 +111,6 @@ async def test_a_tool_stops_its_run_for_good_also_if_that_dies_at_once(process: 
     assert (info.status, info.leases) == ("cancelled", 1 + dies)
 
 
-# -- going on ----------------------------------------------------------------------------------------------------------
-
-
 async def test_the_same_id_is_the_same_run_and_its_result_is_stored(process: Process) -> None:
     world = World()
     async with process() as durable:
@@ -220,9 +217,6 @@ async def test_a_run_is_driven_by_one_process_at_a_time(process: Process) -> Non
         with pytest.raises(RunInUse, match="this process"):
             await first.run(payer(world), "Pay.", id="7")
         await cancelled(living)
-
-
-# -- other runs, and other programs ------------------------------------------------------------------------------------
 
 
 async def test_another_run_under_the_same_id_is_refused_and_the_difference_named(process: Process) -> None:
@@ -338,9 +332,6 @@ async def test_a_call_has_one_idempotency_key_in_all_lives_and_another_in_a_fork
     assert keys[0] == keys[1] != keys[2]
 
 
-# -- waiting for somebody ----------------------------------------------------------------------------------------------
-
-
 async def suspended(process: Process, agent: Agent[Any, Any], **options: Any) -> RunInfo:
     """Begin the run 7, and leave when it is a row."""
     async with process(**options) as durable:
@@ -405,9 +396,6 @@ async def test_a_question_of_the_model_may_be_answered_later(process: Process) -
         assert results(result) == ["Yes."]
 
 
-# -- words to a run ----------------------------------------------------------------------------------------------------
-
-
 async def test_what_is_said_when_a_run_has_its_answer_is_answered_too(process: Process) -> None:
     answering = asyncio.Event()
 
@@ -460,9 +448,6 @@ async def test_a_run_that_is_held_begins_no_step_until_it_is_released(process: P
         assert results(await living) == ["waited", "paid A"]
 
 
-# -- started runs ------------------------------------------------------------------------------------------------------
-
-
 async def test_a_worker_does_what_was_started(process: Process) -> None:
     world = World()
     async with process() as durable:
@@ -487,9 +472,6 @@ def test_a_worker_that_could_do_nothing_is_refused(process: Process) -> None:
         Worker(durable, agents=[agent], max_concurrency=0)
     with pytest.raises(ValueError, match="lets 0 runs"):
         Worker(durable, agents=[agent], queues={"q": Queue(max_concurrency=0)})
-
-
-# -- wrong use ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

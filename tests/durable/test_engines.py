@@ -16,9 +16,6 @@ from tests.durable.processes import START, Stage, a_row, a_step, claimed, found,
 DONE_CHANGE = Change(status="done")
 
 
-# -- who may write -----------------------------------------------------------------------------------------------------
-
-
 async def test_a_run_that_is_claimed_cannot_be_claimed_again(stage: Stage) -> None:
     # K5
     left, right = await stage.begin(), await stage.begin()
@@ -144,9 +141,6 @@ async def test_what_a_run_was_given_back_with_is_in_its_row(stage: Stage) -> Non
     assert row == expected
 
 
-# -- what is ready -----------------------------------------------------------------------------------------------------
-
-
 async def test_the_higher_priority_goes_first_and_then_the_older(stage: Stage) -> None:
     # K19
     process = await stage.begin()
@@ -204,9 +198,6 @@ async def test_a_dead_run_is_found_behind_many_that_live(stage: Stage) -> None:
         await alive.add(a_row(f"alive{n}", status="running", owner=alive.owner, epoch=1))
     dead.kill()
     assert await ready_ids(worker, limit=1) == ["dead"]
-
-
-# -- limits of queues, and deaths --------------------------------------------------------------------------------------
 
 
 async def test_of_a_queue_no_more_run_at_once_than_it_lets_over_all_processes(stage: Stage) -> None:

@@ -41,9 +41,6 @@ def following(*answers: Answer) -> FunctionModel:
     return priced(lambda request: answers[n_answers(request)])
 
 
-# -- the kinds of agents -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Count:
     """A state whose fields are called like those of a step."""
@@ -356,9 +353,6 @@ _KINDS: Final[Mapping[str, Callable[[], AnyAgent]]] = {
         for how in ("run", "run_many", "Subagents.run", "Subagents.execute", "Subagents.execute with a context")
     },
 }
-
-
-# -- every death -------------------------------------------------------------------------------------------------------
 
 
 class Kept(InMemoryJournal):

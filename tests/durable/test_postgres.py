@@ -30,9 +30,6 @@ async def engine(emptied: str) -> AsyncGenerator[PostgresEngine]:
     await made.close()
 
 
-# -- its tables --------------------------------------------------------------------------------------------------------
-
-
 async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -> None:
     engine = await opened(f"{emptied}&prepare_threshold=none")
     for n in range(9):
@@ -41,9 +38,6 @@ async def test_statements_are_not_prepared_where_the_url_says_so(emptied: str) -
     prepared = await engine.connections.patiently(lambda connection: connection.execute(count))
     assert await prepared.fetchone() == (0,)
     await engine.close()
-
-
-# -- what it keeps -----------------------------------------------------------------------------------------------------
 
 
 async def test_every_text_comes_back_also_with_what_postgres_refuses(engine: PostgresEngine) -> None:
@@ -114,9 +108,6 @@ async def test_claims_that_wait_for_their_turn_in_a_queue_hold_up_nothing_else(
                 assert await engine.write(claim, a_step("r0", f"step{n}")) == "written"
         assert not any(each.done() for each in claiming)
     assert all(await asyncio.gather(*claiming))
-
-
-# -- when it is away ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_run_goes_on_when_the_database_was_stopped_in_the_middle(

@@ -57,9 +57,6 @@ async def stored(engine: PostgresEngine, id: str) -> tuple[int, int]:
     return len(await engine.records(id)), len(await engine.signals(run=id))
 
 
-# -- making them -------------------------------------------------------------------------------------------------------
-
-
 async def test_a_day_has_its_table_a_week_before_it_comes(database: str) -> None:
     now = wall_clock()
     engine = await opened(database)
@@ -122,9 +119,6 @@ async def test_a_role_that_may_not_make_them_says_so_once_and_loses_nothing(
 def test_a_number_of_days_that_cannot_be_is_refused(number: int) -> None:
     with pytest.raises(ValueError, match="days cannot be made ahead"):
         schema_sql(days=number)
-
-
-# -- dropping them -----------------------------------------------------------------------------------------------------
 
 
 async def test_what_ended_long_ago_goes_with_its_day_and_what_is_open_is_kept(database: str) -> None:

@@ -38,9 +38,6 @@ async def test_a_stored_run_replays_without_anything_that_it_did(stage: Stage) -
     assert [each.kind for each in await process.records("id")] == [*[each.kind for each in records], "end"]
 
 
-# -- bodies ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "value", [b"null", b'"short"', b'"' + b"long " * 10_000 + b'"', b'"' + bytes(range(97, 123)) * 38 + b'"']
 )
@@ -125,9 +122,6 @@ async def test_a_run_whose_head_is_newer_is_blocked(stage: Stage) -> None:
         assert (await durable.list())[0].status in ("ready", "blocked")
 
 
-# -- large values ------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_a_result_that_is_too_large_is_an_error_and_its_call_is_not_made_again(stage: Stage) -> None:
     # K23
@@ -150,9 +144,6 @@ async def test_a_result_that_is_too_large_is_an_error_and_its_call_is_not_made_a
     assert UNKNOWN not in told[0]
     assert told[1] == "did B"
     assert n_calls == 1
-
-
-# -- what is asked is no longer what was answered ----------------------------------------------------------------------
 
 
 def payer(world: World, *, system: str = "Pay.", invoice: str = "A") -> Agent[str, str]:

@@ -56,8 +56,6 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         for stage in self.stages:
             stage.close()
 
-    # -- doing the same everywhere
-
     def each(self, work: Callable[[int], Callable[[Engine], Awaitable[T]]], process: int | None = None) -> list[T]:
         """Do something in a process, on each store. `work` is given the number of the store."""
         if not self.alive:
@@ -104,8 +102,6 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
             return [row.id for row in found]
 
         return self.alike(ready)
-
-    # -- what happens
 
     @precondition(lambda self: len(self.stages[0].processes) < _MOST_PROCESSES)
     @rule()
@@ -256,8 +252,6 @@ class Scheduler(RuleBasedStateMachine):  # noqa: PLR0904 - one for each thing th
         for run in over:
             self.written.pop(run, None)
             self.said = [each for each in self.said if each[0] != run]
-
-    # -- what always holds
 
     @invariant()
     def no_run_is_lost(self) -> None:

@@ -11,9 +11,6 @@ from tests.durable.processes import START, Stage, a_row, a_signal, a_step, claim
 DONE_CHANGE = Change(status="done")
 
 
-# -- signals -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_signal_is_stored_once_for_each_run_and_kind(stage: Stage) -> None:
     # K9
     left, right = await stage.begin(), await stage.begin()
@@ -112,9 +109,6 @@ async def test_a_delay_lasts_while_a_run_is_held_and_ends_with_a_stop_or_where_i
     assert await process.signal(a_signal("stopped", "stop")) == "taken"
     assert await ready_ids(process, now=START + 59) == ["stopped", "waited"]
     assert await ready_ids(process, now=START + 60) == ["delayed", "stopped", "waited"]
-
-
-# -- adding, finding, forgetting ---------------------------------------------------------------------------------------
 
 
 async def test_a_name_or_a_dedup_finds_the_run_that_has_it(stage: Stage) -> None:

@@ -184,9 +184,6 @@ def test_what_is_no_step_is_no_step(data: bytes) -> None:
         decode_step(data)
 
 
-# -- what has to be asked, and what is refused -------------------------------------------------------------------------
-
-
 def _words(result: Result[Any]) -> str:
     assert isinstance(result, Failure)
     return str(result.error)
@@ -266,9 +263,6 @@ async def test_background_work_ends_with_the_durable_run_that_has_left() -> None
         [info] = tasks.list()
     assert info.status == "failed"
     assert "has left this process" in (info.error or "")
-
-
-# -- what surrounds a run, and raises ----------------------------------------------------------------------------------
 
 
 class Structural:

@@ -36,9 +36,6 @@ def without_unknown(told: list[str], expected: list[str]) -> list[str]:
     return [right if UNKNOWN in each else each for each, right in zip(told, expected, strict=True)]
 
 
-# -- at the same time --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.share(one_in=5)
 @pytest.mark.parametrize("seed", range(6))
 @virtual_clock
@@ -76,9 +73,6 @@ async def test_sub_agents_five_levels_deep_go_on_where_they_were(stage: Stage, s
     missing = {what for what in undisturbed.done if what not in world.done}
     assert {what for what in missing if not what.endswith("before")} == set(), "only of `once` an effect may be lost"
     assert without_unknown(texts(result), texts(alone)) == texts(alone)
-
-
-# -- effects -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -132,9 +126,6 @@ async def test_a_call_may_have_any_id(stage: Stage, id: str) -> None:
     assert world.done == ["A", "B"]
 
 
-# -- a life that was fenced --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("effect", ["once", "idempotent"])
 @virtual_clock
 async def test_what_a_fenced_life_writes_late_is_neither_lost_nor_done_twice(stage: Stage, effect: Effect) -> None:
@@ -184,9 +175,6 @@ async def test_a_write_whose_answer_was_lost_counts(stage: Stage) -> None:
     assert len(lost) == 7, "the head, two calls, that one was begun, three answers"
 
 
-# -- what was said -----------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
     # K11
@@ -203,9 +191,6 @@ async def test_what_was_said_is_said_once_over_five_lives(stage: Stage) -> None:
     result = existing(await stage.life(agent))
     said = [block.text for message in result.history for block in message.content if block.type == "text"]
     assert [text for text in said if text.startswith("word")] == [f"word {n}" for n in range(5)]
-
-
-# -- budgets -----------------------------------------------------------------------------------------------------------
 
 
 def a_tired_agent(world: World, **limits: Any) -> Agent[str, str]:

@@ -206,9 +206,6 @@ async def test_no_more_runs_of_a_queue_go_on_than_may_over_two_workers(emptied: 
     assert most == 2
 
 
-# -- tickets that go wrong ---------------------------------------------------------------------------------------------
-
-
 def paying(world: World) -> Agent[str, str]:
     return Agent(name="clerk", model=following(do("once", "A"), do("pure", "B"), "Done."), tools=world.tools())
 

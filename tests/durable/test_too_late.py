@@ -143,9 +143,6 @@ async def test_a_run_whose_process_died_before_its_end_was_stored_tells_its_end_
     assert [type(each).__name__ for each in events][-2:] == ["RunResumed", "RunFailed"]
 
 
-# -- answers and the moment at which their question expires ------------------------------------------------------------
-
-
 def answered(question: PendingQuestion, at: float) -> Signal:
     """Return an approval that was given at a moment."""
     body: JsonObject = {"decision": {"decision": "allow"}, "digest": question.question_id}

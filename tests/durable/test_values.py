@@ -214,9 +214,6 @@ async def test_an_input_that_would_be_read_as_another_is_refused_before_anything
     assert model.requests == []
 
 
-# -- other ways to another process ------------------------------------------------------------------------------------
-
-
 async def by_fork(agent: Agent[Any, Any], make: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any type
     memory = Memory()
     async with Durable(InMemoryEngine(memory)) as durable:

@@ -119,9 +119,6 @@ async def test_no_answer_is_lost_that_races_with_the_suspension_of_its_run(stage
     assert sorted(world.done) == sorted(f"{kind}{n}" for kind in "AB" for n in range(n_answers))
 
 
-# -- stops -------------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_a_run_that_is_cancelled_before_it_is_claimed_does_nothing(stage: Stage) -> None:
     # K17

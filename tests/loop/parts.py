@@ -78,9 +78,6 @@ def first_input(stage: Stage) -> JsonObject:
     return use.input
 
 
-# -- functions that go wrong: each stands for a function of any type ---------------------------------------------------
-
-
 def broken(*given: object) -> Any:  # noqa: ANN401
     raise LookupError("broken")
 

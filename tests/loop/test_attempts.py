@@ -80,9 +80,6 @@ async def test_a_retry_is_told_in_this_order(stage: Stage, recorder: Recorder) -
     assert [arguments for _, arguments in told.of("attempt_complete")] == [(False,), (True,)]
 
 
-# -- where the feedback goes -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("reflecting", "results"),
     [
@@ -156,9 +153,6 @@ async def test_whatever_calls_a_response_holds_each_is_run_and_answered_once_and
     assert stage.n_requests > len(SHAPES)
 
 
-# -- the error prompt --------------------------------------------------------------------------------------------------
-
-
 async def test_an_error_prompt_knows_what_was_rejected_and_by_what(stage: Stage) -> None:  # A1, X16, X15, X17
     rejections: list[ErrorPromptContext] = []
 
@@ -204,9 +198,6 @@ async def test_the_error_prompt_is_built_once_for_each_attempt_that_follows(stag
         *((f"Attempt {n} of {attempts}: 99 is too much", True) for n in range(1, attempts)),
         (rejected(99), True),
     ]
-
-
-# -- how many ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_last_rejection_carries_all_there_is(stage: Stage) -> None:  # X36, R66, A46, D31, X22

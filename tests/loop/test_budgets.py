@@ -22,9 +22,6 @@ from tests.play.agents import Report, report, reporter, submit, talker
 from tests.play.tools import look, make_tool
 from tests.support.clock import VirtualClock, virtual_clock
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
-
-
 USED_900 = Usage(requests=1, input_tokens=400, output_tokens=500)
 
 
@@ -109,9 +106,6 @@ async def test_failed_requests_count_too() -> None:  # R79, A31
     assert (context.used, len(model.requests)) == (900, 1)  # a repetition is paid for like any other request
 
 
-# -- money -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_cost_budget_ends_the_run(stage: Stage) -> None:  # R79
     price = Price(input=1_000, output=1_000)  # a tenth of a cent for each token
     agent = talker(stage.model([say(call("look"), usage=USED_900)], repeat=True, price=price), limits=Limits(cost=1.0))
@@ -127,9 +121,6 @@ async def test_a_cost_budget_needs_a_price(stage: Stage) -> None:  # R79
     result = await run(talker(stage.model(["Hello."]), limits=Limits(cost=1.0)), "Go.")
     assert context_of(result, ModelUnavailableContext).reason == "its cost is limited, and it has no known price"
     assert stage.n_requests == 0
-
-
-# -- calls -------------------------------------------------------------------------------------------------------------
 
 
 # R77, R79, A44
@@ -215,9 +206,6 @@ async def test_a_response_fits_as_a_whole_in_every_life_of_the_run(most: int) ->
         again = await run(crew(seen), "Go.", runtime=Runtime(journal=rest))
         assert again.history == result.history
         assert set(seen) <= set(all_seen)
-
-
-# -- time --------------------------------------------------------------------------------------------------------------
 
 
 @tool
@@ -391,9 +379,6 @@ async def test_whoever_blocked_the_loop_past_the_deadline_is_followed_by_nothing
     assert (ran, len(script.requests)) == ([], 1)
 
 
-# -- together, and of one's own ----------------------------------------------------------------------------------------
-
-
 @dataclass
 class Frugal:
     """Allows so many model calls in a run, all attempts together."""
@@ -461,9 +446,6 @@ async def test_the_seconds_of_a_budget_begin_when_the_first_run_draws_on_it() ->
 async def test_a_budget_of_nonsense_is_refused_where_it_is_given(wrong: dict[str, Any]) -> None:
     result = await run(talker(ScriptedModel(["Done."])), "Go.", runtime=Runtime(budget=Budget(**wrong)))
     assert f"Runtime.budget.{next(iter(wrong))} is" in str(result)
-
-
-# -- requests that are repeated ----------------------------------------------------------------------------------------
 
 
 async def test_requests_that_are_repeated_are_one_iteration(stage: Stage, recorder: Recorder) -> None:  # A42

@@ -110,8 +110,6 @@ async def test_a_compaction_strategy_that_raises_is_logged(stage: Stage, caplog:
     ]
 
 
-# -- what ends the run -------------------------------------------------------------------------------------------------
-
 FATAL: dict[str, tuple[dict[str, Any], str]] = {
     "run_state": (
         {"run_state": raising(KeyError(SECRET))},
@@ -154,9 +152,6 @@ async def test_a_tool_that_raises_is_logged_for_debugging_only(stage: Stage, cap
     assert not any("refuse" in each for each in lines(caplog, logging.DEBUG))
 
 
-# -- reflections -------------------------------------------------------------------------------------------------------
-
-
 async def test_a_reflection_that_raises_is_a_bug_and_the_model_may_submit(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,8 +168,6 @@ async def test_a_reflection_that_rejects_is_no_bug(stage: Stage, caplog: pytest.
     assert stage.tool_results(1) == [ToolResult("No.", is_error=True, tool_use_id="a")]
     assert lines(caplog, logging.ERROR) == []
 
-
-# -- validators --------------------------------------------------------------------------------------------------------
 
 GROUPED = NameError("name 'limit' is not defined")
 BROKEN: list[Exception] = [
@@ -273,9 +266,6 @@ async def test_a_run_that_goes_on_from_its_journal_knows_which_line_raised_befor
     model = ScriptedModel([report(1)], repeat=True)
     failure = failed(await run(reporter(model, validators=[check]), "Go.", runtime=Runtime(journal=journal)))
     assert (failure.code, len(model.requests)) == ("VALIDATION_FAILED", 1)
-
-
-# -- listeners that would never run ------------------------------------------------------------------------------------
 
 
 class Later:

@@ -115,9 +115,6 @@ async def test_callbacks_can_pair_parallel_and_repeated_calls(stage: Stage) -> N
     assert results == {"a": ("1", False), "b": ("2", False), "c": ("Error: three", True)}
 
 
-# -- where a run stands ------------------------------------------------------------------------------------------------
-
-
 async def test_each_callback_gets_a_snapshot_of_where_the_run_stands(stage: Stage) -> None:  # A27, X1, X23
     told = CallbackLog()
     agent = reporter(stage.model([call("look"), report(99), report(1)]), limits=Limits(attempts=4, iterations=7))

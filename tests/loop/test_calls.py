@@ -116,9 +116,6 @@ async def test_the_loop_goes_on_while_a_sync_tool_blocks(stage: Stage) -> None: 
     assert stage.tool_results(1)[0].content == "released"
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_tool_is_called_by_the_name_it_is_offered_under(stage: Stage) -> None:  # D33
     def plain(n: int) -> str:
         return f"plain {n}"
@@ -183,9 +180,6 @@ async def test_names_of_any_allowed_form_are_sent_as_they_are(stage: Stage) -> N
     names = ["x" * 128, "-", "_", "0", "A-z_9"]
     await run(talker(stage.model(["Done."]), tools=[make_tool(name, name) for name in names]), "Go.")
     assert stage.tool_names() == names
-
-
-# -- arguments ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("raw", [False, True], ids=["typed", "with a schema"])
@@ -333,9 +327,6 @@ async def test_an_argument_that_a_tool_does_not_name_is_refused(stage: Stage, na
     assert len(seen) == 1
 
 
-# -- arguments that somebody changes -----------------------------------------------------------------------------------
-
-
 class Basket(TypedDict):
     items: list[str]
 
@@ -426,9 +417,6 @@ async def test_a_middleware_changes_what_the_tool_gets_but_not_the_history(stage
     await run(talker(stage.model([call("look", where="up"), "Done."]), tool_middleware=[redirect]), "Go.")
     assert stage.tool_results(1)[0].content == "found down"
     assert first_input(stage) == {"where": "up"}
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
 
 
 class Odd:
@@ -527,9 +515,6 @@ async def test_a_middleware_that_answers_without_words_still_gives_a_result(stag
     assert stage.tool_results(1) == [ToolResult("(no output)", is_error=True, tool_use_id="a")]
 
 
-# -- long results ------------------------------------------------------------------------------------------------------
-
-
 async def test_the_limit_of_a_tool_counts_before_the_agents(stage: Stage) -> None:  # A19
     async def long() -> str:
         return "y" * 50
@@ -544,9 +529,6 @@ async def test_the_limit_of_a_tool_counts_before_the_agents(stage: Stage) -> Non
 
 async def test_without_a_limit_nothing_is_cut(stage: Stage) -> None:  # A19
     assert len((await returned(stage, lambda: "z" * 200_000)).text) == 200_000
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 class Silent(Exception): ...

@@ -143,9 +143,6 @@ async def test_a_durable_run_keeps_the_content(tmp_path: Path) -> None:
     assert handle.id
 
 
-# -- native outputs ----------------------------------------------------------------------------------------------------
-
-
 def test_a_native_output_cannot_be_reflected_on() -> None:
     class Answers(ScriptedModel):
         @property
@@ -183,9 +180,6 @@ async def test_an_empty_native_answer_is_no_output() -> None:
     result = await run(Agent(name="a", model=ScriptedModel([say(" ")]), output=Output(int, mode="native")), "How many?")
     assert isinstance(result, Failure)
     assert result.code == "INVALID_RESPONSE"
-
-
-# -- growing outputs ---------------------------------------------------------------------------------------------------
 
 
 def delta(json: str, *, is_wrapped: bool = False) -> OutputDelta:

@@ -14,9 +14,6 @@ from tests.loop.parts import REFLECTED, rejected
 from tests.play import Recorder, Report, Stage, make_tool, report, reporter, submit, talker, transcript
 from tests.play.results import existing, failed, succeeded
 
-# -- ids ---------------------------------------------------------------------------------------------------------------
-
-
 ODD_IDS: list[list[str]] = [
     ["a", "a"],
     ["a", "a", "a"],
@@ -83,9 +80,6 @@ async def test_calls_without_an_id_get_one(stage: Stage) -> None:  # A37
     assert len(set(ids)) == 3
 
 
-# -- blocks that are sent back -----------------------------------------------------------------------------------------
-
-
 THOUGHT = Thinking("Let me think.\n", "c2lnbmF0dXJl")
 HIDDEN = RedactedThinking("EmwKAhgBEgy3va3pzix")
 SEARCHING = Opaque("anthropic", '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"q":"x"}}')
@@ -124,9 +118,6 @@ async def test_unknown_blocks_are_kept(stage: Stage) -> None:  # A41, M10
     odd = Opaque("anthropic", '{"type":"hologram","shape":[1,2,3]}')
     result = await run(talker(stage.model([stopping(odd, call("look", id="a")), "Done."])), "Go.")
     assert result.history[1].content == (odd, call("look", id="a"))
-
-
-# -- histories from elsewhere ------------------------------------------------------------------------------------------
 
 
 async def test_a_run_may_go_on_from_the_history_of_another(stage: Stage) -> None:  # A46, D46, R53

@@ -209,9 +209,6 @@ async def test_what_was_never_defined_as_an_agent_cannot_run(stage: Stage) -> No
     assert stage.n_requests == 0
 
 
-# -- what is accepted --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
 def test_good_names_are_accepted(name: str) -> None:  # X29
     assert codes(name=name) == []
@@ -241,9 +238,6 @@ def test_defaults_are_as_documented() -> None:  # R26, R19
         False,
     )
     assert (agent.track_tokens, agent.default_effect, agent.system_mode) == (True, "once", "append")
-
-
-# -- what a definition becomes -----------------------------------------------------------------------------------------
 
 
 def test_the_model_sees_output_tools_and_submit_in_this_order() -> None:  # R18, R39, X8, A14

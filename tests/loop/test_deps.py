@@ -73,9 +73,6 @@ def issues(result: object) -> tuple[str, ...]:
     return tuple(getattr(result.error.context, "issues", ()))
 
 
-# -- who sees them -----------------------------------------------------------------------------------------------------
-
-
 async def test_every_function_of_an_agent_that_needs_one_argument_more_is_given_the_deps() -> None:
     class Rights:
         async def decide(self, request: GateRequest, db: Db) -> Allow:
@@ -178,9 +175,6 @@ async def test_a_gate_decides_about_calls_of_sub_agents_with_the_deps_of_its_own
     assert rights.asked == ["lead subagent by shop", "looker#1 look by shop"]
 
 
-# -- who is refused ----------------------------------------------------------------------------------------------------
-
-
 async def test_a_run_without_its_deps_does_not_begin() -> None:
     begin: Callable[..., Any] = run
     assert issues(await begin(looker(), "Go.")) == ("deps are missing: the agent needs Db. Pass deps=…",)
@@ -277,9 +271,6 @@ async def test_what_a_class_or_a_partial_takes_is_known() -> None:
     assert db.seen_by == ["judge", "method"]
 
 
-# -- where they come from ----------------------------------------------------------------------------------------------
-
-
 async def test_an_agent_may_be_given_its_deps_for_all_runs() -> None:
     db, other = Db(), Db("other")
     bound = looker(call("look"), "Done.", call("look"), "Done.").with_deps(db)
@@ -372,9 +363,6 @@ async def test_a_run_that_goes_on_from_a_journal_is_given_them_anew() -> None:
         await run(agent, "Go.", deps=first, runtime=Runtime(journal=journal))
     assert (await run(agent, "Go.", deps=second, runtime=Runtime(journal=journal))).unwrap() == "Done."
     assert (first.seen_by, second.seen_by) == (["look in a"], ["after"])
-
-
-# -- what happens to them ----------------------------------------------------------------------------------------------
 
 
 async def test_they_are_neither_stored_nor_shown(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,9 +36,6 @@ from tests.play.stage import Stage, Staged
 from tests.support.clock import virtual_clock
 from tests.support.naming import steady_repr
 
-# -- a closed set ------------------------------------------------------------------------------------------------------
-
-
 CONTEXTS: list[type[Any]] = list(get_args(Context))
 
 
@@ -88,9 +85,6 @@ def test_every_ending_says_what_happened_and_what_to_do(context: type[Any]) -> N
 def test_a_cancelled_run_says_what_it_was_doing() -> None:  # R52, X33
     context = CancelledContext(reason="enough", doing="running tools")
     assert str(ErrorInfo(context)) == "EXECUTION_CANCELLED: Cancelled while running tools: enough."
-
-
-# -- every ending ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +247,6 @@ async def test_callbacks_that_all_fail_change_no_ending_and_are_all_reported(
     assert errors == [(f"on_{name}", f"on_{name} failed") for name in told_names]
 
 
-# -- the model fails ---------------------------------------------------------------------------------------------------
-
-
 # X37, A29, D40
 async def test_a_failed_model_call_carries_what_the_provider_said(stage: Stage, recorder: Recorder) -> None:
     error = ProviderError("No such model.", kind="not_found", status=404, type="not_found_error", request_id="req_7")
@@ -326,9 +317,6 @@ async def test_a_model_that_nobody_knows_is_unavailable() -> None:  # D39, R66
     assert result.metadata.latency_s >= 0
 
 
-# -- before any call ---------------------------------------------------------------------------------------------------
-
-
 async def test_an_input_that_does_not_fit_ends_the_run_before_any_call(stage: Stage) -> None:  # A32
     agent = Agent(name="tester", model=stage.model(["Hello."]), input=Report)
     wrong: Any = {"total": "many"}
@@ -349,9 +337,6 @@ async def test_a_state_function_that_raises_is_an_internal_error(stage: Stage) -
     assert failure.error.context == InternalContext(where="Agent.run_state", error="LookupError: broken")
     assert isinstance(failure.error.cause, LookupError)
     assert stage.n_requests == 0
-
-
-# -- results are values ------------------------------------------------------------------------------------------------
 
 
 async def test_a_success_gives_its_output() -> None:  # X26
@@ -394,9 +379,6 @@ async def test_latency_is_in_seconds_of_the_loops_clock() -> None:  # X22
         async for _ in events:
             pass
     assert events.result.metadata.latency_s == 2.5
-
-
-# -- what a failure carries --------------------------------------------------------------------------------------------
 
 
 async def test_a_failure_carries_all_that_was_gathered(stage: Stage) -> None:  # A46, R66

@@ -150,9 +150,6 @@ def test_an_interrupt_in_a_tool_leaves_the_program_loop_and_all(parallel: bool) 
     assert cancelled == ["wait"] * parallel
 
 
-# -- what is an ordinary error -----------------------------------------------------------------------------------------
-
-
 async def leak_from_a_task() -> str:
     inner = asyncio.create_task(asyncio.Event().wait())
     inner.cancel()

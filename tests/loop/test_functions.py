@@ -170,9 +170,6 @@ async def test_callbacks_may_be_of_any_kind_and_are_awaited_in_place(stage: Stag
     assert (told, result.metadata.callback_errors) == (["start", "iteration", "success"], ())
 
 
-# -- functions that raise ----------------------------------------------------------------------------------------------
-
-
 class Policy:
     name = "own"
 
@@ -240,9 +237,6 @@ async def test_a_listener_that_raises_is_reported_and_goes_on_being_told(stage: 
     result = succeeded(await run(talker(stage.model(["Done."])), "Go.", on_event=listen))
     assert len(result.metadata.callback_errors) == len(told) > 5
     assert type(told[-1]).__name__ == "RunSucceeded"
-
-
-# -- models that break their word --------------------------------------------------------------------------------------
 
 
 async def test_a_missing_key_is_a_failure_before_any_request(monkeypatch: pytest.MonkeyPatch) -> None:  # D39, M9
@@ -318,9 +312,6 @@ async def test_a_conversion_that_leaves_nothing_to_send_is_a_failure(stage: Stag
         failed(await run(talker(model, compaction=Compaction(transform_messages=nothing)), "Go.")).code
         == ErrorCode.API_ERROR
     )
-
-
-# -- what ends an agent that answers with text -------------------------------------------------------------------------
 
 
 async def test_a_guard_made_per_run_shares_nothing_between_runs_and_knows_its_task(stage: Stage) -> None:

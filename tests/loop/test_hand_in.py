@@ -84,9 +84,6 @@ async def test_a_valid_output_before_a_bad_one_does_not_save_the_response(stage:
     assert failure.candidate == {"total": "x"}
 
 
-# -- drafts ------------------------------------------------------------------------------------------------------------
-
-
 class Shows:
     """Reflects reports and keeps them; those above ten are refused."""
 
@@ -161,9 +158,6 @@ async def test_a_draft_that_does_not_fit_costs_no_attempt_and_is_still_the_last_
     assert events.index("LayerStarted") > [n for n, name in enumerate(events) if name == "IterationStarted"][2]
 
 
-# -- reflections that fail ---------------------------------------------------------------------------------------------
-
-
 async def test_a_draft_whose_reflection_failed_may_be_submitted_and_validation_decides(stage: Stage) -> None:  # A6, A7
     model = stage.model([report(99, "a"), submit("b"), report(1, "c"), submit("d")])
     assert (await run(reporter(model, output=Output(Report, reflection=Shows())), "Go.")).unwrap() == Report(total=1)
@@ -190,9 +184,6 @@ async def test_a_reflection_without_words_still_has_a_result(stage: Stage, words
     agent = reporter(stage.model([report(1, "a"), submit("b")]), output=Output(Report, reflection=silent))
     assert isinstance(await run(agent, "Go."), Success)
     assert stage.tool_results(1) == [ToolResult("(no output)", tool_use_id="a")]
-
-
-# -- submit before any output ------------------------------------------------------------------------------------------
 
 
 # A8, R44, R65, R77
@@ -225,9 +216,6 @@ async def test_a_draft_is_of_its_attempt_a_bare_submit_after_a_rejection_is_earl
     failure = failed(await run(reporter(stage.model([report(99), submit(), submit()]), output=REFLECTED), "Go."))
     assert end_of(failure) == (SubmitContext(output_tool="output", submit_tool="submit"), 2, 1)
     assert failure.candidate == {"total": 99}
-
-
-# -- the names of output and submit ------------------------------------------------------------------------------------
 
 
 HAND_IN = SubmitTool(name="hand_in", description="Hand it in.")
@@ -283,9 +271,6 @@ async def test_without_reflection_there_is_no_submit_tool(stage: Stage, typed: b
     assert isinstance(await run(agent, "Go."), Success)
     assert stage.tool_names() == (["output", "look"] if typed else ["look"])
     assert stage.tool_results(1) == [ToolResult("Error: Unknown tool submit", is_error=True, tool_use_id="a")]
-
-
-# -- outputs of every type ---------------------------------------------------------------------------------------------
 
 
 class Circle(BaseModel):

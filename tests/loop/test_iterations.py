@@ -69,9 +69,6 @@ async def test_tool_calls_count_as_no_iterations_however_many_there_are(stage: S
     assert result.metadata.tools["look"].calls == 40
 
 
-# -- the limit ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("limit", [1, 2, 4])
 async def test_a_run_that_only_calls_tools_makes_exactly_as_many_calls_as_allowed_and_runs_them_all(
     stage: Stage, limit: int, recorder: Recorder
@@ -134,9 +131,6 @@ async def test_a_draft_that_was_never_submitted_does_not_become_the_output(stage
     failure = failed(await run(agent, "Go."))
     assert end_of(failure)[:2] == (IterationsContext(iteration_count=2, max_iterations=2, has_draft=True), 1)
     assert failure.candidate == {"total": 1}
-
-
-# -- replies that only talk --------------------------------------------------------------------------------------------
 
 
 def invalid(reason: StopReason, detail: str | None) -> InvalidResponseContext:
@@ -215,9 +209,6 @@ async def test_an_answer_is_the_text_of_the_last_message_alone(stage: Stage) -> 
     result = await run(talker(model), "Go.")
     assert stage.tool_names() == ["look"]
     assert result.unwrap() == "It is here.\n\nLook."
-
-
-# -- why a response stops ----------------------------------------------------------------------------------------------
 
 
 async def ran(stage: Stage, response: Response, *, typed: bool = True) -> tuple[Failure, list[str]]:
@@ -318,9 +309,6 @@ async def test_an_answer_may_end_at_a_stop_sequence(stage: Stage) -> None:  # A3
     assert (await run(talker(model), "Go.")).unwrap() == "It is one."
 
 
-# -- pauses ------------------------------------------------------------------------------------------------------------
-
-
 # A30, D24
 async def test_a_paused_turn_goes_on_and_its_calls_run_when_it_stops_for_them(stage: Stage, recorder: Recorder) -> None:
     paused = Response(content=(Text("Let me search."), SEARCHING), stop_reason="pause_turn", usage=say().usage)
@@ -348,9 +336,6 @@ async def test_pauses_count_as_iterations(stage: Stage, iterations: int) -> None
     agent = talker(model, limits=Limits(iterations=iterations))
     assert failed(await run(agent, "Go.")).code == "MAX_ITERATIONS"
     assert stage.n_requests == iterations
-
-
-# -- what cut a response -----------------------------------------------------------------------------------------------
 
 
 def cut_after(output_tokens: int, *, input_tokens: int = 100, exact: bool = True, calls: int = 0) -> Response:

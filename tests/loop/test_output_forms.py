@@ -90,9 +90,6 @@ def book(flight: str, **more: object) -> ToolUse:
     return call("book_flight", {"flight": flight, **more})
 
 
-# -- one of several ----------------------------------------------------------------------------------------------------
-
-
 async def test_each_member_has_a_tool_with_its_own_name_description_and_validators() -> None:
     """A text ends the run where `str` is among them."""
     output = OneOf(Output(Report, name="report", description="Say it.", validators=[positive]), Refund, str)
@@ -160,9 +157,6 @@ async def test_two_types_of_one_name_are_one_tool_in_a_union_and_need_names_as_m
     assert (await run(agent, "Go.")).unwrap() == short.model_validate({"pages": 3})
     with pytest.raises(DefinitionError, match="2 members of OneOf are named 'output_Report'"):
         Agent(name="a", model="a:b", output=OneOf(Report, short))
-
-
-# -- output functions --------------------------------------------------------------------------------------------------
 
 
 async def test_a_function_gets_the_arguments_that_passed_and_makes_the_output() -> None:
@@ -295,9 +289,6 @@ async def test_a_run_that_is_read_again_has_the_same_output_and_calls_nothing() 
     assert first.output == Booking("LH1", 3)
 
 
-# -- as the model can --------------------------------------------------------------------------------------------------
-
-
 class Limited(WrapperModel):
     """A model of which something is known."""
 
@@ -350,9 +341,6 @@ async def test_a_run_that_goes_on_with_another_model_keeps_its_mode() -> None:
     assert failed(await run(agent, "Go.", max_attempts=2, runtime=Runtime(journal=journal))).code == "API_ERROR"
     again = Runtime(journal=journal, model=Limited([JSON], Facts()))
     assert (await run(agent, "Go.", max_attempts=2, runtime=again)).unwrap() == Report(title="Rain")
-
-
-# -- what cannot be ----------------------------------------------------------------------------------------------------
 
 
 def unsure(n: int):  # type: ignore[no-untyped-def]  # the point of the test

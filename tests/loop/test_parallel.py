@@ -176,9 +176,6 @@ async def test_cancelling_stops_all_siblings_and_waits_for_them(stage: Stage, ho
     assert sorted(hall.log[-2:]) == ["a tidied up", "b tidied up"]
 
 
-# -- time-outs ---------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_a_slow_call_times_out_alone() -> None:  # R76, A45
     stage = Stage(over_http=False)

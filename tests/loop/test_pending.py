@@ -156,9 +156,6 @@ async def test_a_long_result_is_cut_and_one_of_a_stranger_is_marked() -> None:
     assert [each.untrusted for each in results_in(result.history)] == [True]
 
 
-# -- what cannot be ----------------------------------------------------------------------------------------------------
-
-
 async def wrong(agent: Agent, pending: object, **options: Any) -> str:
     """Return the complaint of a run; the `Pending` can still be answered."""
     begin: Any = run

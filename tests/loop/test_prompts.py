@@ -172,9 +172,6 @@ async def test_sampling_settings_are_sent_only_when_somebody_sets_them(stage: St
     assert not {"temperature", "top_p", "top_k", "tool_choice"} & stage.bodies[0].keys()
 
 
-# -- the provider's cache ----------------------------------------------------------------------------------------------
-
-
 def marks(body: Json) -> list[str]:
     """Return the places of the cache marks of a request: `tools.1`, `system.0`, `messages.2.0`."""
     places = [f"tools.{n}" for n, each in enumerate(as_list(body.get("tools"))) if "cache_control" in as_object(each)]

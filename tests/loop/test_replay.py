@@ -56,9 +56,6 @@ async def life(world: World, agent: Agent[Any, Any], journal: InMemoryJournal, *
     return None
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
-
-
 def payers(world: World) -> Agent[str, str]:
     """Return an agent with two sub-agents at once: one pays A and B, the other one C and D."""
 
@@ -122,9 +119,6 @@ def test_the_time_between_two_lives_does_not_count() -> None:
     assert worked_s([]) == 0.0
 
 
-# -- approvals ---------------------------------------------------------------------------------------------------------
-
-
 async def test_a_call_that_waits_for_an_approval_has_not_begun() -> None:
     world, journal = World(), InMemoryJournal()
     agent = Agent(name="payer", model=ScriptedModel([call("pay", invoice="A", id="A"), "Done."]), tools=[world.pay()])
@@ -156,9 +150,6 @@ async def test_a_denial_is_not_asked_for_again() -> None:
     result = await life(world, agent, journal, runtime=Runtime(gate=Denying(), model=ScriptedModel(["Done."])))
     assert texts(result)[0] == "Error: denied: no"
     assert asked == ["A", "B"]
-
-
-# -- what code outside of the loop decides ----------------------------------------------------------------------------
 
 
 class Letter(BaseModel):
@@ -390,9 +381,6 @@ async def test_what_is_said_while_a_run_replays_is_said_after_what_is_replayed()
     assert "unknown" in texts(result)[1]
 
 
-# -- who listens -------------------------------------------------------------------------------------------------------
-
-
 async def test_nobody_is_told_twice() -> None:
     world, journal = World(dies_in="B"), InMemoryJournal()
     events: list[Event] = []
@@ -442,9 +430,6 @@ async def test_a_sub_agent_that_first_begins_in_a_later_life_is_told_from_its_be
     succeeded(await life(world, payers(world), journal, runtime=Runtime(gate=Held()), on_event=events.append))
     began = [event.path[-1] for event in events if isinstance(event, RunStarted)]
     assert sorted(began) == ["left#1", "right#2"]
-
-
-# -- whose journal, and one that cannot be written --------------------------------------------------------------------
 
 
 async def test_a_journal_answers_only_the_run_that_it_is_of() -> None:
@@ -554,9 +539,6 @@ async def test_a_state_that_may_be_anything_comes_back_as_what_it_was(declared: 
     assert await life(world, agent, journal) is None
     world.dies_in = ""
     assert succeeded(await life(world, agent, journal)).state == Letter(text="first, signed")
-
-
-# -- what a run that goes on does not do again -------------------------------------------------------------------------
 
 
 class Paid(BaseModel):

@@ -136,9 +136,6 @@ async def test_an_output_of_any_type_is_written_as_its_type_says() -> None:
     assert json.loads((await run(agent, "Go.")).to_json())["output"] == [{"total": 2}]
 
 
-# -- what errors show -------------------------------------------------------------------------------------------------
-
-
 class Hidden(BaseModel, hide_input_in_errors=True):
     pin: int
 

@@ -128,9 +128,6 @@ async def test_runs_do_not_share_state(stage: Stage) -> None:  # X5, A48, D29
     assert shared == Cart()
 
 
-# -- by value ----------------------------------------------------------------------------------------------------------
-
-
 async def coroutine() -> None: ...
 
 
@@ -258,9 +255,6 @@ async def test_a_parallel_or_cached_tool_reads_state_and_may_not_set_it(
     assert [(result.is_error, why in result.text) for result in stage.tool_results(1)] == [(True, True)] * 2
 
 
-# -- what is made of it ------------------------------------------------------------------------------------------------
-
-
 async def test_a_projection_that_raises_fails_the_run(stage: Stage, recorder: Recorder) -> None:  # X6
     def project(states: States) -> object:
         raise ValueError("cannot count")
@@ -272,9 +266,6 @@ async def test_a_projection_that_raises_fails_the_run(stage: Stage, recorder: Re
     assert context_of(result, ProjectionContext).reason == "ValueError: cannot count"
     assert failed(result).metadata.usage is not None
     assert log.names[-1] == "failure"
-
-
-# -- what others were given --------------------------------------------------------------------------------------------
 
 
 async def test_a_reflection_that_changes_the_draft_changes_neither_output_nor_history(stage: Stage) -> None:  # D12
@@ -311,9 +302,6 @@ async def test_the_list_of_tools_may_change_after_the_definition_without_changin
         ToolResult("found here", tool_use_id="a"),
         ToolResult(rejected(99), is_error=True, tool_use_id="b"),
     ]
-
-
-# -- values go in and out as copies -----------------------------------------------------------------------------------
 
 
 class Basket(BaseModel):

@@ -34,8 +34,6 @@ from tests.play.recorder import Recorder, calls, names, transcript
 from tests.play.stage import Stage, broken
 from tests.support.clock import virtual_clock
 
-# -- while the model is asked ------------------------------------------------------------------------------------------
-
 
 # R52, X34, D21
 @pytest.mark.parametrize("reflected", [False, True])
@@ -86,9 +84,6 @@ async def test_the_signal_stops_the_wait_before_another_request() -> None:  # R3
     assert end_of(result) == (CancelledContext(reason="aborted by the caller", doing="calling the model"), 1, 1)
     assert asyncio.get_running_loop().time() - start == pytest.approx(0.25)
     assert len(model.requests) == 1
-
-
-# -- in tools ----------------------------------------------------------------------------------------------------------
 
 
 def stopped_at(failure: Failure) -> tuple[str, int, int]:
@@ -185,9 +180,6 @@ async def test_a_thread_that_cannot_be_stopped_is_left_behind_and_its_result_dro
     released.set()
     assert failed(result).history[-1].content == (ToolResult(STOPPED, is_error=True, tool_use_id="b"),)
     assert [(event.tool_name, event.tool_use_id) for event in recorder.of(CallAbandoned)] == [("block", "b")]
-
-
-# -- what will not end -------------------------------------------------------------------------------------------------
 
 
 def elapsed_s() -> float:
@@ -355,9 +347,6 @@ async def test_a_run_that_the_stop_did_not_reach_is_cancelled_before_anything_is
     assert recorder.of(CallAbandoned) == []
 
 
-# -- in validators and prompts -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("total", [1, 99], ids=["that passes", "that rejects"])
 @pytest.mark.parametrize("reflecting", [False, True])
 async def test_an_abort_in_the_last_validator_is_no_success_and_asks_for_no_error_prompt(
@@ -439,9 +428,6 @@ async def test_an_error_prompt_that_stops_at_the_signal_is_a_cancellation_of_its
     assert (failed(result).error.attempt, stage.n_requests) == (1, 1)
 
 
-# -- where it came -----------------------------------------------------------------------------------------------------
-
-
 # D21, X32, A23, A28, D35
 async def test_a_signal_fired_before_the_run_stops_it_before_anything(stage: Stage, recorder: Recorder) -> None:
     abort, told = Abort(), CallbackLog()
@@ -485,9 +471,6 @@ async def test_what_a_cancelled_run_gathered_is_kept(stage: Stage) -> None:  # R
     assert [record.number for record in result.metadata.attempts] == [1, 2]
 
 
-# -- cancellation ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("signal_first", [True, False])
 async def test_a_cancellation_from_outside_wins_over_the_signal(stage: Stage, signal_first: bool) -> None:  # A22
     abort = Abort()
@@ -508,9 +491,6 @@ async def test_a_cancellation_from_outside_wins_over_the_signal(stage: Stage, si
     task = asyncio.create_task(work())
     await asyncio.wait([task])
     assert task.cancelled()
-
-
-# -- the signal --------------------------------------------------------------------------------------------------------
 
 
 async def test_one_signal_ends_many_runs_and_stays_fired(stage: Stage) -> None:  # A22, A48

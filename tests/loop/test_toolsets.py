@@ -42,9 +42,6 @@ def both_calls() -> ScriptedModel:
     return ScriptedModel([say(call("read", page=1), call("erase", page=2)), "Done."])
 
 
-# -- once for each run -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("deps", "there"), [("admin", ["read", "erase"]), ("guest", ["read"])])
 async def test_a_function_of_the_context_says_what_tools_there_are(deps: str, there: list[str]) -> None:
     agent = Agent(name="clerk", model=(model := both_calls()), tools=[of_user], deps=str)
@@ -93,9 +90,6 @@ async def test_however_the_output_is_handed_in_the_tools_of_the_moment_are_there
     tools = [toolset(lambda context: [READ], each="iteration")]
     await run(Agent(name="clerk", model=model, tools=tools, output=output), "Go.")
     assert tools_sent(model)[:2] == [shown] * 2
-
-
-# -- before each request -----------------------------------------------------------------------------------------------
 
 
 async def test_a_toolset_that_is_asked_each_time_follows_the_run() -> None:
@@ -158,9 +152,6 @@ async def test_a_tool_is_prepared_for_the_moment() -> None:
     assert texts(await run(replace(agent, model=model), "Go.", deps=0))[0] == (
         "Error: Unknown tool turn. Now there is: no tool"
     )
-
-
-# -- what is wrong with one --------------------------------------------------------------------------------------------
 
 
 def itself(context: ToolsetContext) -> list[Toolset]:
@@ -251,9 +242,6 @@ def test_an_agent_that_delegates_to_one_with_a_toolset_takes_the_worst_of_its_ca
     below = Agent(name="below", description="Works.", model=ScriptedModel([]), tools=[of_user], deps=str)
     made = Subagents(below)
     assert (made.effect, made.untrusted) == ("once", True)
-
-
-# -- with a journal ----------------------------------------------------------------------------------------------------
 
 
 def live_agent(*tools: ToolSource, gate: Sequence[Gate] = ()) -> tuple[Agent, list[Request]]:
@@ -362,9 +350,6 @@ async def test_a_rule_for_no_tool_is_found_once_the_toolsets_of_the_run_were_ask
     """Of one that is asked each time, nobody knows what it will give."""
     agent, _ = live_agent(toolset(lambda context: [READ, ERASE], each=each), gate=[Permission(deny=["erazed"])])
     assert (await run(agent, "Go.")).code == code
-
-
-# -- in whatever form a run comes --------------------------------------------------------------------------------------
 
 
 def first_read(context: ToolsetContext) -> list[AnyTool]:

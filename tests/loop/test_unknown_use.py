@@ -57,9 +57,6 @@ async def spend(model: Model, budget: Budget, *, max_tokens: int = 500, retries:
     return await run(agent, "Tell me a story.", runtime=Runtime(budget=budget))
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
-
-
 async def test_aborted_streams_use_up_a_budget() -> None:  # A31, R79
     budget, n_words, ends = budget_of(1_500), 0, list[str]()
     model = Speaking(*[TextPart(WORD)] * 90, ResponseFinished("end_turn"))
@@ -144,9 +141,6 @@ async def test_an_answer_without_a_request_or_without_words_is_believed() -> Non
     assert budget.used_tokens in (9, 24)
 
 
-# -- nothing -----------------------------------------------------------------------------------------------------------
-
-
 async def test_where_nothing_is_known_the_reservation_counts() -> None:  # A31, R79
     budget, price = Budget(tokens=10_000, cost=1.0, scope="all"), Price(input=1, output=10)
     lost = ScriptedModel([ProviderError("gone", kind="network")], price=price)
@@ -163,9 +157,6 @@ async def test_what_is_not_billed_gives_the_reservation_back(n: int) -> None:
     refused = ProviderError("busy", kind="overloaded", usage=Usage())
     await spend(ScriptedModel([*[refused] * n, "Done."]), budget, retries=3)
     assert budget.used_tokens == 15
-
-
-# -- one request after the other ---------------------------------------------------------------------------------------
 
 
 @virtual_clock
@@ -217,8 +208,6 @@ async def test_a_model_that_asks_the_next_one_waits_for_nobody_who_waits_for_its
     assert [isinstance(each, Success) for each in results] == [False, True]
     assert context_of(results[0], BudgetContext).policy == "tokens"
 
-
-# -- after a death -----------------------------------------------------------------------------------------------------
 
 Death = tuple[Literal["model", "tool"], int]
 """In what a life dies, and how many answers it has got by then."""

@@ -106,9 +106,6 @@ async def test_every_response_that_came_is_counted_whatever_it_was(stage: Stage,
     assert result.metadata.latency_s > 0
 
 
-# -- calls by tool -----------------------------------------------------------------------------------------------------
-
-
 def timeless(tools: Mapping[str, ToolStats]) -> dict[str, ToolStats]:
     """Return the statistics without their durations."""
     return {name: replace(stats, duration_s=0.0) for name, stats in tools.items()}

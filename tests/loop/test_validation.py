@@ -153,9 +153,6 @@ async def test_a_function_that_returns_or_raises_can_be_made_a_validator(stage: 
     assert text.startswith(f"Validation failed: {name} (The total is small.)\nlarge\n")
 
 
-# -- what the model reads ----------------------------------------------------------------------------------------------
-
-
 class Odd(Exception):
     """An error with words of its own."""
 
@@ -201,9 +198,6 @@ async def test_the_last_error_holds_all_that_the_validator_said(
     assert stage.tool_results(1) == [ToolResult(read, True, "out")]
     assert failure.error.cause is error
     assert existing(failure.report).layers[-1].error is error
-
-
-# -- validators judge, and do nothing else -----------------------------------------------------------------------------
 
 
 class Line(BaseModel):
@@ -299,9 +293,6 @@ async def test_an_async_validator_that_returns_a_value_is_a_bug_too(stage: Stage
 
     agent = reporter(stage.model([report(1)]), validators=[check])
     assert failed(await run(agent, "Go.")).code == ErrorCode.VALIDATION_FAILED
-
-
-# -- the value ---------------------------------------------------------------------------------------------------------
 
 
 def upper(text: str) -> str:

@@ -118,9 +118,6 @@ def test_a_function_that_may_take_more_or_less_is_accepted() -> None:  # D44
     assert len(agent.validators) == 3
 
 
-# -- what is passed to a run ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["callbacks", "on_event", "runtime", "abort", "history", "max_attempts"])
 async def test_a_wrong_argument_is_a_failure_and_no_exception(stage: Stage, name: str) -> None:  # D44, R38
     wrong: Any = {name: 3.5}
@@ -150,9 +147,6 @@ async def test_what_is_no_agent_is_a_failure() -> None:  # D44
 async def test_run_sync_in_a_running_loop_says_what_to_use() -> None:
     with pytest.raises(RuntimeError, match=r"Use 'await run\(…\)' instead"):
         run_sync(HELPER, "Go.")
-
-
-# -- what is passed elsewhere -----------------------------------------------------------------------------------------
 
 
 def test_a_chat_refuses_all_that_is_wrong_at_once() -> None:  # D44

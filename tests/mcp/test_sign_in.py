@@ -196,8 +196,6 @@ async def test_a_damaged_file_of_tokens_is_told_and_kept(kept: Path, content: st
     assert kept.read_text().startswith(content[:2])
 
 
-# -- servers that lie --------------------------------------------------------------------------------------------------
-
 LIES: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
     "another issuer": ({}, {"issuer": "https://evil.example"}, "issuer"),
     "another resource": ({"resource": "https://evil.example/mcp"}, {}, "does not match"),
@@ -254,9 +252,6 @@ async def test_a_server_that_lies_about_where_to_sign_in_is_not_followed(lie: st
         assert expected in await reason(Http(url, auth=OAuth(kept, open_address=sign_in_at)))
 
 
-# -- a token of the program's own --------------------------------------------------------------------------------------
-
-
 def giving(tokens: Sequence[str]) -> tuple[TokenProvider, TokenProvider]:
     plain, awaited = iter(tokens), iter(tokens)
 
@@ -299,9 +294,6 @@ async def test_a_function_that_gives_no_token_is_told(provider: TokenProvider, w
 
 
 A_TEXT: Any = "a-token"
-
-
-# -- definitions -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

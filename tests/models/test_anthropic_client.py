@@ -41,8 +41,6 @@ async def carried(api: MessagesApi | RawServer, **more: Any) -> AsyncGenerator[A
         yield AnthropicClientModel("claude-sonnet-5-5", client=client, **more)
 
 
-# -- the same conversation ---------------------------------------------------------------------------------------------
-
 SCRIPT: Sequence[says.Reply] = [
     says.answer(
         says.thinking("Hm."),
@@ -97,9 +95,6 @@ async def test_headers_of_the_model_and_of_the_client_are_sent_and_nothing_is_re
     assert (recorded.headers["anthropic-beta"], recorded.headers["x-gateway"]) == ("x", "y")
 
 
-# -- whose client it is ------------------------------------------------------------------------------------------------
-
-
 async def test_the_client_stays_open_because_somebody_else_opened_it() -> None:
     async with MessagesApi(lambda _: says.answer("Hi.")) as api, carried(api) as model:
         async with model.open():
@@ -124,9 +119,6 @@ async def test_a_name_and_a_client_give_a_model() -> None:
         assert repr(model) == "<AnthropicClientModel claude-opus-5-5 by AsyncAnthropic>"
         error = unavailable("anthropic:claude-opus-5-5", client=client, api_key="k", base_url="b")
     assert str(error) == "With client=, the model 'claude-opus-5-5' takes no api_key, base_url."
-
-
-# -- other carriers ----------------------------------------------------------------------------------------------------
 
 
 async def test_foundry_carries_the_same_body_with_its_own_key() -> None:
@@ -235,9 +227,6 @@ async def test_bedrocks_refusal_is_mapped_by_its_status() -> None:
     assert KEY not in everything_said_by(error)
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
-
-
 async def test_an_answer_that_ends_within_its_head_is_mapped() -> None:
     async with RawServer(closing_after(http()[:20])) as server, carried(server) as model:
         error = await failure_of(model)
@@ -259,8 +248,6 @@ async def test_credentials_that_are_missing_are_a_fault_of_the_credentials() -> 
         error = await failure_of(AnthropicClientModel("claude-sonnet-5-5", client=vertex))
     assert error.kind == "bad_request"
 
-
-# -- clients that are made here ----------------------------------------------------------------------------------------
 
 OF_CLOUDS = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "CLOUD_ML_REGION")
 

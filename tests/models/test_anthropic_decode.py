@@ -54,9 +54,6 @@ def streamed(reply: says.Answer) -> Response:
     return summed(decoded(data for _, data in Parser(1_000_000).feed(stream_of(reply))))
 
 
-# -- the parts of an answer --------------------------------------------------------------------------------------------
-
-
 def test_an_answer_becomes_parts_in_order() -> None:
     events = [
         start({"input_tokens": 25, "output_tokens": 1, "cache_read_input_tokens": 3}),
@@ -119,9 +116,6 @@ def test_every_kind_of_block_is_read_whole() -> None:  # A41
     ]
 
 
-# -- blocks ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("empty", [{"type": "text", "text": ""}, {"type": "thinking", "thinking": "", "signature": ""}])
 def test_an_empty_block_is_dropped(empty: Json) -> None:
     assert content_of(*block(0, empty)) == ()
@@ -159,9 +153,6 @@ def test_deltas_of_a_block_that_is_not_known_are_applied() -> None:
 def test_blocks_that_were_not_stopped_are_finished_with_the_message() -> None:
     events = [start(), *block(0, {"type": "text", "text": "Hi"})[:-1], *stop()]
     assert summed(decoded(events)).content == (Text("Hi"),)
-
-
-# -- stop reasons ------------------------------------------------------------------------------------------------------
 
 
 def test_a_refusal_keeps_what_was_said_before() -> None:

@@ -51,8 +51,6 @@ def without_marks(body: Any) -> Any:  # noqa: ANN401 - JSON
             return body
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
-
 BASH = Tool(
     "bash",
     "Run a command.",
@@ -97,9 +95,6 @@ def test_an_agent_of_anthropics_is_told_of_such_a_schema_when_it_is_defined(mode
     assert Agent(name="a", model=model, tools=[BASH]).tools == (BASH,)
 
 
-# -- turns that pause --------------------------------------------------------------------------------------------------
-
-
 def said(*texts: str) -> dict[str, Any]:
     return {"role": "assistant", "content": [{"type": "text", "text": text} for text in texts]}
 
@@ -130,9 +125,6 @@ def test_stored_messages_keep_their_white_space() -> None:
     assert sent(HELLO, message, HELLO)["messages"][1] == said("I look. \n")
 
 
-# -- the beginning stays the same --------------------------------------------------------------------------------------
-
-
 @given(histories(), st.lists(st.booleans(), max_size=3), st.sampled_from(["auto", "explicit"]))
 def test_marks_change_nothing_else_and_are_never_too_many(
     requests: list[tuple[Message, ...]], system_marks: list[bool], cache: CachePolicy
@@ -154,8 +146,6 @@ def test_a_mark_leaves_no_trace_in_what_is_kept() -> None:  # X19
     sent(HELLO, cache="auto")
     assert b"cache_control" not in b"".join(HELLO.wire.values())
 
-
-# -- cache marks -------------------------------------------------------------------------------------------------------
 
 Texts = tuple[Text, ...]
 Messages = tuple[Message, ...]
@@ -232,9 +222,6 @@ def test_the_mark_before_a_long_turn_is_set_too_because_the_api_looks_back_only_
     results = [ToolResult(str(n), tool_use_id=f"t{n}") for n in range(10)]
     body = sent(HELLO, assistant(*calls), user(*results), system=(BRIEF,), cache="auto")
     assert marked_places(body) == ["system.0", "0.0", "2.9"]
-
-
-# -- tools and settings ------------------------------------------------------------------------------------------------
 
 
 def test_no_more_is_enforced_than_one_request_allows() -> None:

@@ -59,9 +59,6 @@ async def refusal_of(model: BridgeModel, *messages: Message, **settings: Any) ->
     return caught.value
 
 
-# -- pydantic-ai's own stand-ins ---------------------------------------------------------------------------------------
-
-
 async def test_a_stand_in_calls_tools_and_hands_in_an_output_like_any_model() -> None:
     @tool
     async def query(sql: str) -> str:
@@ -195,9 +192,6 @@ async def test_another_provider_reads_the_reasoning_as_text_and_nothing_of_the_d
     assert [part.tool_call_id for part in message.parts if isinstance(part, foreign.ToolCallPart)] == ["c1"]
 
 
-# -- over real HTTP ----------------------------------------------------------------------------------------------------
-
-
 @each
 async def test_an_answer_of_tools_and_thinking_goes_back_and_tells_where_it_is_from(service: Service) -> None:
     thought = [service.thought] if service.thought else []
@@ -251,9 +245,6 @@ async def test_nothing_is_said_to_the_model_that_the_user_did_not_say(service: S
     async with service.server([service.says.answer("Ok.")]) as api:
         await ask(over(api, service.name), *talk)
     assert "application" not in orjson.dumps(api.requests[0].body).decode()
-
-
-# -- the table of what becomes of what ---------------------------------------------------------------------------------
 
 
 def sent_to(owner: str, *messages: Message, marks: bool = True) -> list[Any]:
@@ -381,9 +372,6 @@ async def test_a_cache_mark_inside_of_a_result_is_refused_when_it_was_asked_for(
     await ask(BridgeModel(StandIn(call_tools=[])), HELLO, call, result, cache="auto")
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_level_of_thinking_is_asked_for_in_the_providers_words() -> None:
     async with MessagesApi([anthropic_says.answer("Hi.")], judging=False) as api:
         await ask(over(api, "anthropic:claude-opus-5"), thinking="medium", max_tokens=32_000)
@@ -440,9 +428,6 @@ async def test_pydantic_ais_own_settings_may_be_given_with_the_model() -> None:
     assert api.requests[0].body["max_completion_tokens"] == 1_000
 
 
-# -- leases and cancellation -------------------------------------------------------------------------------------------
-
-
 async def test_the_last_lease_closes_what_the_first_opened() -> None:
     async with OpenAiApi(lambda _: openai_says.answer("Hi.")) as api:
         model = over(api, "openai-chat:gpt-5")
@@ -460,9 +445,6 @@ async def test_the_last_lease_closes_what_the_first_opened() -> None:
         assert clients[0].client.is_closed()
         await ask(watched)
         assert [made.client.is_closed() for made in clients] == [True, True]
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
 
 
 def unavailable(name: str, **options: object) -> ModelUnavailable:

@@ -35,9 +35,6 @@ async def failure_of(model: BridgeModel, collector: Collector | None = None) -> 
     return error
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("service", "reply", "kind"),
     [
@@ -56,8 +53,6 @@ async def test_what_the_provider_says_more_than_the_status(service: Service, rep
         error = await failure_of(over(api, service.name))
     assert (error.kind, error.request_id) == (kind, "req_1")
 
-
-# -- answers that break off --------------------------------------------------------------------------------------------
 
 HTML: bytes = b"event: message_delta\ndata: <html>\n\n"
 NO_TEXT: bytes = b'event: message_delta\ndata: {"x": "\xff}\n\n'
@@ -104,9 +99,6 @@ async def test_an_error_event_is_mapped_by_its_label() -> None:
     for label, kind in [("overloaded_error", "overloaded"), ("rate_limit_error", "rate_limited")]:
         async with MessagesApi([anthropic_says.broken_off(whole, after_events=6, error_type=label)]) as api:
             assert (await failure_of(over(api, ANTHROPIC.name))).kind == kind
-
-
-# -- nothing foreign ---------------------------------------------------------------------------------------------------
 
 
 def raising(error: Exception, *, after: Sequence[str] = ()) -> BridgeModel:

@@ -155,9 +155,6 @@ def ask(path: Path, *, agent: AnyAgent = forecaster, text: str = "Go.", mode: Ca
         return asyncio.run(play(agent, cassette, "scripted:scripted", text))
 
 
-# -- the same again ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_recording_replays_with_the_same_bodies_history_events_result(path: Path, monkeypatch: Patch) -> None:
     price = Price(input=3, output=15, cache_read=0.3)
     recorded: list[Event] = []
@@ -305,9 +302,6 @@ def test_a_long_conversation_takes_space_in_proportion_to_its_length(tmp_path: P
     assert 1.8 < sizes[1] / sizes[0] < 2.1
 
 
-# -- what differs -----------------------------------------------------------------------------------------------------
-
-
 def test_a_changed_prompt_fails_with_a_diff_of_the_message(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     record(Path("weather.jsonl"), [call("look", city="Oslo", id="1"), "Clouds."], text="Is it warm in Oslo?")
@@ -429,9 +423,6 @@ def test_what_was_not_asked_for_can_be_asserted(path: Path) -> None:
     assert cassette.unused == ("request 1 (line 3)", "request 2 (line 6)", looking)
 
 
-# -- modes ------------------------------------------------------------------------------------------------------------
-
-
 def test_once_records_where_there_is_no_file_and_replays_where_there_is(tmp_path: Path) -> None:
     path = tmp_path / "cassettes" / "a.jsonl"
     for replaying in (False, True):
@@ -502,9 +493,6 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").write_text("a file\n")
     with pytest.raises(CassetteError, match=r"folder/a\.jsonl cannot be (written|read): .*\. \w"):
         record(tmp_path / "folder" / "a.jsonl", ["Hello."])
-
-
-# -- tools ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_replay_runs_no_tool_and_puts_back_results_errors_and_states(path: Path) -> None:
@@ -589,9 +577,6 @@ async def test_an_agent_that_is_called_runs_again_unless_it_must_not(path: Path,
             assert (looked, cassette.unused) == (expected, ())
 
 
-# -- several runs -----------------------------------------------------------------------------------------------------
-
-
 async def test_runs_that_ask_the_same_at_the_same_time_each_keep_to_one_recorded_run(path: Path) -> None:
     served: list[int] = []
 
@@ -659,8 +644,6 @@ async def test_an_answer_that_broke_off_breaks_off_again(path: Path) -> None:
     assert timeless(results[0]) == timeless(results[1])
     assert "stream_cut" in str(results[1])
 
-
-# -- secrets ----------------------------------------------------------------------------------------------------------
 
 SECRETS = {
     "anthropic": "sk-ant-api03-AbCdEf0123456789-x_y",
@@ -749,8 +732,6 @@ def test_users_take_out_more_by_texts_patterns_and_functions_or_nothing_at_all(p
             said = asyncio.run(play(forecaster, cassette, script, "Ada, 555-4321, Bern"))
     assert said.unwrap() == f"[redacted] in a city, [redacted], {secret}"
 
-
-# -- wrong files ------------------------------------------------------------------------------------------------------
 
 HEADER = '{"format": "journeyman cassette", "version": 1, "recorded": "2026-11-01T00:00:00+00:00"}\n'
 REQUEST = (

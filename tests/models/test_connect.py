@@ -25,9 +25,6 @@ def connected(name: str, **options: object) -> AnthropicModel:
     return model
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5-5", "other-place:a/b:c", "x_y.z:m"])
 def test_a_name_is_a_provider_a_colon_and_a_model(name: str) -> None:
     assert name_problem(name) is None
@@ -59,9 +56,6 @@ def test_an_unknown_provider_is_answered_with_those_that_are_known() -> None:
     assert "Did you mean" not in far.hint
     assert "Known providers: " in far.hint
     assert "anthropic" in far.hint
-
-
-# -- anthropic ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_missing_key_names_the_variable_to_set() -> None:
@@ -102,9 +96,6 @@ def test_an_option_that_is_none_leaves_the_default(name: str) -> None:  # as pro
 def test_an_empty_variable_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "  ")
     assert "ANTHROPIC_API_KEY" in unavailable("anthropic:m").hint
-
-
-# -- other packages ----------------------------------------------------------------------------------------------------
 
 
 def offer(folder: Path, provider: str, source: str) -> None:

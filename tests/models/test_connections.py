@@ -46,9 +46,6 @@ async def say_hello(model: Model | str) -> str:
     return str(result.unwrap())
 
 
-# -- shared ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [NAME, "openai:gpt-5.2", "openai-chat:gpt-5.2"])
 async def test_five_runs_in_a_row_by_name_open_one_connection(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server, says = (MessagesApi, anthropic_says) if name == NAME else (OpenAiApi, openai_says)
@@ -107,9 +104,6 @@ async def test_a_connection_that_one_authority_vouches_for_is_not_used_by_anothe
         assert len(server.requests) == 2
 
 
-# -- idle --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("idle_s", "n_connections"), [(44.0, 1), (46.0, 2)])
 async def test_an_idle_connection_lives_for_45_seconds(
     idle_s: float, n_connections: int, monkeypatch: pytest.MonkeyPatch
@@ -139,9 +133,6 @@ async def test_pools_of_many_tenants_are_forgotten_when_their_connections_are_go
         await asyncio.sleep(46)
         await ask_without_answer(50)
         assert len(connections.pools) == 1
-
-
-# -- a connection of one's own -----------------------------------------------------------------------------------------
 
 
 async def test_a_connected_model_has_connections_of_its_own_inside_its_block() -> None:
@@ -207,8 +198,6 @@ async def test_the_model_of_another_package_is_held_open_by_the_block() -> None:
         assert (await ask(model, HELLO)).content
     assert told == ["opened", "closed"]
 
-
-# -- the end of a loop -------------------------------------------------------------------------------------------------
 
 PROGRAM = """
 import asyncio, gc, ssl, sys, threading, weakref

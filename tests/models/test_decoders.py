@@ -113,9 +113,6 @@ def rows(table: "dict[str, list[tuple[Any, ...]]]") -> list[object]:
     return [pytest.param(WIRES[name], *row, id=f"{name}-{n}") for name in table for n, row in enumerate(table[name])]
 
 
-# -- streams and documents ---------------------------------------------------------------------------------------------
-
-
 def as_value(block: Block) -> object:
     """Return what a block means, so that white space in its JSON does not matter."""
     match block:
@@ -158,9 +155,6 @@ def test_an_answer_means_the_same_wherever_its_bytes_are_cut(name: str, places: 
         parts += decoder.parts(parser.feed(stream[first:last]))
     assert decoder.complete
     assert summed(parts) == summed(wire.read(stream=True))
-
-
-# -- ends --------------------------------------------------------------------------------------------------------------
 
 
 def _hosted(stop_reason: object) -> list[Json]:  # vLLM's
@@ -298,9 +292,6 @@ def test_events_of_other_forms_are_ignored(wire: Wire, event: bytes) -> None:
     assert summed(fed(wire.new(), [*wire.begin, event, *wire.text, *wire.end])).content == (Text("Hi"),)
 
 
-# -- usage -------------------------------------------------------------------------------------------------------------
-
-
 def _anthropic(first: Json, last: Json) -> list[Json]:
     return [by_anthropic.start(first), *by_anthropic.stop(usage=last)]
 
@@ -426,9 +417,6 @@ PRICED: Final[dict[str, list[tuple[Any, ...]]]] = {
 def test_a_price_gives_the_cost(wire: Wire, events: list[Json]) -> None:
     assert wire.usage(*events, price=Price(input=3, output=15, cache_read=0.3)).cost == pytest.approx(18.3)
     assert wire.usage(*events).cost is None
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 def _error(type: str | None, code: str | None = None) -> Json:

@@ -70,8 +70,6 @@ def conversation_of(body: Json) -> list[Any]:
     return body.get("messages") or body["input"]
 
 
-# -- blocks ------------------------------------------------------------------------------------------------------------
-
 PICTURE, PDF = Base64("aGk=", "image/png"), Base64("aGk=", "application/pdf")
 MARKDOWN = Base64(b64encode("Grüße".encode()).decode(), "text/markdown")
 PICTURE_URL, PDF_URL = "https://example.com/a.png", "https://example.com/a.pdf"
@@ -341,9 +339,6 @@ def test_what_the_service_does_not_take_is_a_text_that_says_what_is_missing(
     assert message["content"] == [text(said) if adapter is OpenAIChatModel else input_text(said)]
 
 
-# -- the beginning stays the same --------------------------------------------------------------------------------------
-
-
 @each
 @given(requests=histories())
 def test_a_request_begins_with_the_bytes_of_the_one_before(  # M8
@@ -354,9 +349,6 @@ def test_a_request_begins_with_the_bytes_of_the_one_before(  # M8
     for earlier, later in pairwise(bodies):
         assert earlier.endswith(end)
         assert later.startswith(earlier.removesuffix(end))
-
-
-# -- fields and settings -----------------------------------------------------------------------------------------------
 
 
 def test_a_request_has_these_fields() -> None:
@@ -658,9 +650,6 @@ def test_a_level_of_thinking_becomes_the_effort_that_the_model_knows(
     body = body_of(adapter(name), settings=ModelSettings(thinking=level), tools=())
     assert body.get("reasoning_effort", body.get("reasoning")) in (effort, {"effort": effort})
     assert faults_of(adapter(name), body) == []
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 def nested(levels: int) -> JsonObject:

@@ -72,8 +72,6 @@ SETTINGS = {
     "google": ("generationConfig", "toolConfig", "tools"),
 }
 
-# -- the same conversation in every form -------------------------------------------------------------------------------
-
 CALL = {"name": "look", "arguments": '{"n": 1}'}
 PYDANTIC = [
     {
@@ -239,8 +237,6 @@ async def test_every_form_is_told_by_its_shape_and_goes_on_in_a_run(name: str) -
     assert succeeded(result).history[: len(read.messages)] == read.messages
 
 
-# -- what cannot be said -----------------------------------------------------------------------------------------------
-
 LOST: list[tuple[object, str]] = [
     ([{"role": "user", "content": [{"type": "video_url"}]}], "messages[0].content[0]: a part of type 'video_url'"),
     ([{"role": "user", "name": "Bob", "content": "Hi."}], "messages[0].name: no field of a message here"),
@@ -366,9 +362,6 @@ WRONG: list[tuple[object, dict[str, Any], str]] = [
 def test_what_is_no_conversation_is_refused(messages: object, options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         from_messages(messages, **options)
-
-
-# -- anything at all ---------------------------------------------------------------------------------------------------
 
 
 def pieces_in(value: object) -> Iterator[Json]:

@@ -42,9 +42,6 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 look = make_tool("look", "row {n}")
 
 
-# -- by name -----------------------------------------------------------------------------------------------------------
-
-
 def connected(name: str, **options: Any) -> GoogleModel:
     model = instance_of(GoogleModel, connect(name, **options))
     return model
@@ -106,9 +103,6 @@ def test_a_name_that_would_change_the_address_is_refused(name: str) -> None:  # 
         GoogleModel(name, api_key="k")
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
-
-
 async def test_the_token_is_asked_for_each_request() -> None:  # section 1: it lives for 3,599 s
     tokens = iter(["first-token", "second-token"])
     async with GeminiApi([answer("One."), answer("Two.")]) as api:
@@ -159,8 +153,6 @@ async def test_what_is_no_token_is_not_sent(token: Any) -> None:  # noqa: ANN401
     assert "what the token provider gave is not a token" in str(error)
 
 
-# -- signatures --------------------------------------------------------------------------------------------------------
-
 CALLED: Final = (
     Message("user", (Text("Hi."),)),
     Message("assistant", (Thinking("", "c2ln", f"google:{GEMINI}"), ToolUse("a", "query"))),
@@ -202,8 +194,6 @@ async def test_a_conversation_moves_among_geminis_models() -> None:  # section 7
                 history = result.history
     assert len(api.requests) == 8
 
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 _INFO: Final[Json] = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
 TOO_LONG: Final = "The input token count (1080000) exceeds the maximum number of tokens allowed (1048576)."
@@ -263,9 +253,6 @@ async def test_a_line_of_four_megabytes_is_read() -> None:  # section 4: signatu
     async with GeminiApi([answer("Here.", part)]) as api, made(api.url) as model:
         response = await ask(model)
     assert len(response.content) == 2
-
-
-# -- the official client -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")

@@ -32,9 +32,6 @@ async def look(n: int) -> str:
     return f"row {n} " * 200
 
 
-# -- what is kept, and what is not -------------------------------------------------------------------------------------
-
-
 class KeepTheEnd:
     """Keeps the first message and the last exchange."""
 
@@ -92,8 +89,6 @@ async def test_use_counts_cache_thoughts_and_hosted_tools_and_has_its_cost() -> 
     assert usage.cost == pytest.approx((970 * 1 + 45 * 10 + 2_100 * 0.1) / 1_000_000)
     assert usage.exact
 
-
-# -- exchanges shaped like recorded ones -------------------------------------------------------------------------------
 
 OWNER: Final = f"google:{GEMINI}"
 STREAM: Final = "text/event-stream"

@@ -51,9 +51,6 @@ def sent_back(content: tuple[Block, ...]) -> list[Json]:
     return orjson.loads(encode({}, Prefix(), messages, codec=codec))["contents"][1]["parts"]
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_text_that_is_cut_over_chunks_is_one_block() -> None:
     parts = fed(decoder(), [chunk(text("Hel")), chunk(text("lo")), chunk(text(""), finish="STOP")])
     assert [part for part in parts if isinstance(part, TextPart)] == [TextPart("Hel"), TextPart("lo")]
@@ -120,9 +117,6 @@ def test_a_part_of_another_kind_comes_back_as_it_came(kind: str) -> None:  # sec
     assert sent_back(content) == [text("I look."), part, text("Found.")]
 
 
-# -- signatures --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "parts",
     [
@@ -146,9 +140,6 @@ def test_a_signature_in_the_middle_of_a_text_does_not_cut_it() -> None:
     signed = Text("Hi there.", extra={"google": {"signed_from": 3}})
     assert content_of(text("Hi "), text("there.", "c2ln")) == (Thinking("", "c2ln", OWNER), signed)
     assert response_of(chunk(text("Hi ")), chunk(text("there.", "c2ln"))).content[-1] == signed
-
-
-# -- endings -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_finish_message_is_told() -> None:
@@ -185,9 +176,6 @@ def test_a_document_is_one_answer_or_a_list_of_chunks(as_list: bool) -> None:  #
     assert summed(decoder().document(data)).content == (Text("Hello"),)
 
 
-# -- usage -------------------------------------------------------------------------------------------------------------
-
-
 def used(*told: Json) -> Usage:
     chunks = [chunk(text("x"), usageMetadata=each) for each in told]
     return response_of(*chunks).usage
@@ -198,9 +186,6 @@ def test_a_negative_use_is_not_taken(name: str) -> None:
     told = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2, name: -500}
     with pytest.raises(UnusableAnswer, match="negative use"):
         used(told)
-
-
-# -- what is told beside the parts -------------------------------------------------------------------------------------
 
 
 def test_pages_that_gemini_read_are_kept_and_are_a_strangers() -> None:

@@ -57,9 +57,6 @@ def parts_of(*content: Block, model: GoogleModel = LATE) -> list[Json]:
     return contents(user(Text("Hi.")), assistant(*content), user(*following), model=model)[1]["parts"]
 
 
-# -- turns -------------------------------------------------------------------------------------------------------------
-
-
 def test_results_stand_alone_and_what_else_is_said_follows() -> None:  # section 3
     asked = assistant(ToolUse("a", "query"), ToolUse("b", "draw"))
     results = (ToolResult("twelve", tool_use_id="a"), ToolResult("no pen", True, "b"))
@@ -102,9 +99,6 @@ def test_ids_and_names_that_the_api_would_refuse_are_rewritten_on_both_sides() -
     assert call["id"] == response["id"] != "not sendable!"
 
 
-# -- signatures --------------------------------------------------------------------------------------------------------
-
-
 def test_a_signature_goes_back_with_the_call_that_brought_it() -> None:  # section 4: first of 249
     calls = [ToolUse("a", "query"), ToolUse("b", "query"), ToolUse("c", "query")]
     parts = parts_of(Thinking("Hm.", "c2ln", OWNER), *calls)
@@ -140,9 +134,6 @@ def test_what_only_another_provider_can_read_is_a_text_or_left_out() -> None:
     assert told == [{"text": "<thinking>\nHm.\n</thinking>"}, {"text": said}]
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
 def test_pictures_and_documents_are_sent_in_line_or_by_address() -> None:  # section 3: 119 parts
     paper = Document(Base64("JVBERi0=", "application/pdf"), "report.pdf")
     linked = Document(Url("https://example.com/a.pdf"))
@@ -175,9 +166,6 @@ def test_other_models_and_other_files_get_them_after_the_results() -> None:
     assert beside["parts"][0] == {"text": "From the result of the call a:"}
     assert "inlineData" in beside["parts"][1]
     assert len(answered_with(Document(Base64("UklGRg==", "audio/wav")), model=LATE)) == 2
-
-
-# -- tools and settings ------------------------------------------------------------------------------------------------
 
 
 def test_schemas_are_sent_as_they_are_but_for_their_draft() -> None:  # section 2: parametersJsonSchema 385
@@ -246,8 +234,6 @@ def test_the_thoughts_leave_room_for_the_answer() -> None:  # section 2: thought
     assert body["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 3_000
     assert "thinkingConfig" not in body_of(EARLY, settings=settings, max_tokens=400)["generationConfig"]
 
-
-# -- the official types ------------------------------------------------------------------------------------------------
 
 _words = st.text(min_size=1, max_size=20).filter(lambda words: not words.isspace() and words.isprintable())
 

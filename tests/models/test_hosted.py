@@ -116,9 +116,6 @@ def body_of(api: MessagesApi | OpenAiApi | GeminiApi, index: int) -> Json:
     return api.requests[index].body
 
 
-# -- over the wires ----------------------------------------------------------------------------------------------------
-
-
 async def test_anthropic_searches_and_runs_code_and_pauses_in_between() -> None:
     usage = {"server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0}}
     replies = [
@@ -256,9 +253,6 @@ async def test_a_conversation_with_searches_goes_on_with_any_provider() -> None:
     assert kinds.count("server_tool_use") == 2  # Anthropic gets its own back
 
 
-# -- what a model lacks ------------------------------------------------------------------------------------------------
-
-
 def claude(name: str = makers.CLAUDE) -> AnthropicModel:
     return AnthropicModel(name, api_key="k")
 
@@ -351,9 +345,6 @@ def test_lists_that_the_caller_changes_later_are_copied() -> None:
     assert searcher.settings.hosted == (WebSearch(allowed_domains=("example.com",)),)
 
 
-# -- cost --------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_limit_on_cost_needs_the_price_of_a_call() -> None:
     priced = replace(claude(), price=price_for("anthropic", "claude-sonnet-5-5"))
     ended = failed(await run(agent(priced, CodeExecution(), limits=Limits(cost=1.0)), "Hi."))
@@ -364,9 +355,6 @@ async def test_a_limit_on_cost_needs_the_price_of_a_call() -> None:
 def test_a_call_without_a_price_has_no_cost() -> None:
     listed = existing(price_for("openai", "gpt-5.2"))
     assert (listed.web_search, listed.file_search, listed.code_execution) == (10.0, 2.5, None)
-
-
-# -- the typed view ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

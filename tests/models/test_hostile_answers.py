@@ -42,8 +42,6 @@ from tests.support.stopwatch import STALL_S, longest_stall
 PIECE = "x" * 20_000
 Sent: TypeAlias = Iterable[Json]
 
-# -- how each API says it ----------------------------------------------------------------------------------------------
-
 
 def messages(block: Json, delta: Json, *, usage: Json | None = None) -> Iterator[Json]:
     yield {"type": "message_start", "message": {"id": "m", "model": "m", "usage": usage or {}}}
@@ -195,9 +193,6 @@ def test_a_negative_use_is_refused(n: int) -> None:
         with pytest.raises(UnusableAnswer, match="reports a negative use"):
             collector.add(part)
         assert min(collector.sum_usage().total_tokens, collector.sum_usage().cost or 0) >= 0
-
-
-# -- over HTTP, and in a run -------------------------------------------------------------------------------------------
 
 
 def model_at(url: str) -> Model:

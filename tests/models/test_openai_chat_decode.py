@@ -69,9 +69,6 @@ def failure_of(*chunks: Json | bytes) -> ProviderError:
     return failed(ChatDecoder("openai"), chunks)
 
 
-# -- the parts of an answer --------------------------------------------------------------------------------------------
-
-
 def test_an_answer_becomes_parts_in_order() -> None:
     chunks = [
         chunk({"role": "assistant", "content": "", "refusal": None}, usage=None),
@@ -115,9 +112,6 @@ def test_an_answer_may_begin_with_a_chunk_about_filters_only() -> None:
 @pytest.mark.parametrize("done", [b"[DONE]", b" [DONE] "])
 def test_the_end_may_be_said_or_not(done: bytes) -> None:
     assert decoded([chunk({"content": "Hi"}, "stop"), done]) == decoded([chunk({"content": "Hi"}, "stop")])
-
-
-# -- reasoning and texts -----------------------------------------------------------------------------------------------
 
 
 SECOND = {"index": 1, "delta": {"content": "No"}, "finish_reason": "stop"}
@@ -182,9 +176,6 @@ def test_details_of_reasoning_are_put_together_and_kept() -> None:
     assert block == RedactedThinking('[{"type":"reasoning.encrypted","data":"gAAA","index":0}]', "openrouter")
 
 
-# -- calls -------------------------------------------------------------------------------------------------------------
-
-
 REPEATED = (("a", ""), ("b", "1"), ("c", "1"))
 X1, X2 = '{"x":1}', '{"x":2}'
 CALLS: dict[str, tuple[list[Json], list[tuple[str, str, str]]]] = {
@@ -246,18 +237,12 @@ def test_an_id_that_had_to_be_made_is_unique_and_keeps_the_providers() -> None:
     assert all(use.id.startswith("call_") for use in uses[1:])
 
 
-# -- why it stopped ----------------------------------------------------------------------------------------------------
-
-
 A_CALL = calls(piece("a", "{}", index=0, id="1"))
 
 
 def test_a_refusal_is_a_text() -> None:
     content = content_of(chunk({"refusal": "I can"}), chunk({"refusal": "not."}))
     assert content == (Text("I cannot.", extra={"refusal": True}),)
-
-
-# -- usage -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,9 +284,6 @@ def test_a_service_that_bills_tells_the_cost(told: Json, cost: float | None) -> 
     assert usage_of({**USAGE, **told}).cost is None, "In whatever money."
     dear = Price(input=1e6, output=1e6)
     assert usage_of({**USAGE, **told}, dear, tells_cost=True).cost == (34 if cost is None else pytest.approx(cost))
-
-
-# -- damage and errors -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reason", [None, "", 3])
@@ -394,9 +376,6 @@ def test_an_error_of_the_choice_is_the_answers() -> None:  # OpenRouter's
         assert "502: Upstream" in str(failure)
 
 
-# -- streamed or not ---------------------------------------------------------------------------------------------------
-
-
 _blocks = st.lists(
     st.one_of(
         st.text(min_size=1, max_size=9),
@@ -444,9 +423,6 @@ def test_whatever_the_chunks_hold_an_answer_can_be_read(deltas: list[Json], choi
     assert len({use.id for use in response.content if isinstance(use, ToolUse)}) == len(
         [use for use in response.content if isinstance(use, ToolUse)]
     )
-
-
-# -- what gateways and local servers do --------------------------------------------------------------------------------
 
 
 TEA = '{"q": "tea"}'

@@ -41,9 +41,6 @@ def messages_of(*messages: Message, endpoint: Endpoint = OPENAI) -> list[Json]:
     return sent(*messages, model=on(endpoint, "gpt-4.1"))["messages"]
 
 
-# -- the whole request -------------------------------------------------------------------------------------------------
-
-
 def test_a_request_to_a_plain_server_has_only_what_every_server_knows() -> None:
     body = sent(model=on(LLAMA_CPP), tools=())
     assert body == {
@@ -65,9 +62,6 @@ def test_the_names_of_fields_are_those_of_the_endpoint() -> None:
         sent(model=on(endpoint), settings=ModelSettings(stop=("END",)))
     assert "max_tokens" not in sent(model=on(replace(VLLM, field_names={"max_tokens": ""})))
     assert "parallel_tool_calls" not in sent(model=on(endpoint), tools=())
-
-
-# -- what the model said -----------------------------------------------------------------------------------------------
 
 
 DETAILS = [{"type": "reasoning.encrypted", "data": "gAAA", "index": 0}]
@@ -129,9 +123,6 @@ def test_ids_are_rewritten_alike_where_the_service_limits_their_length() -> None
     assert said["tool_calls"][0]["id"] == result["tool_call_id"] == long
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
-
-
 def results(*content: Block, endpoint: Endpoint = OPENAI) -> list[Json]:
     calls = [ToolUse(block.tool_use_id, "query") for block in content if isinstance(block, ToolResult)]
     return messages_of(HELLO, assistant(*calls), user(*content), endpoint=endpoint)[2:]
@@ -174,9 +165,6 @@ def test_documents_in_results_are_text_or_follow_in_the_users_message() -> None:
     assert said["content"][1] == {"type": "file", "file": file}
 
 
-# -- what users say, tools, and what is encoded once -------------------------------------------------------------------
-
-
 def parts_of(*content: Block, endpoint: Endpoint = OPENAI) -> Any:  # noqa: ANN401 - JSON
     return messages_of(user(*content), endpoint=endpoint)[0]["content"]
 
@@ -217,8 +205,6 @@ def test_a_message_is_encoded_once_for_all_endpoints_that_take_the_same() -> Non
         model.body(request(message, tools=()))
     assert len(message.wire) == 2
 
-
-# -- cache marks -------------------------------------------------------------------------------------------------------
 
 CLAUDE = on(OPENROUTER, "anthropic/claude-sonnet-5.5")
 ROUTED = replace(OPENROUTER, cache_marks=("gpt-4.1",))
@@ -301,8 +287,6 @@ def test_a_request_marks_aside_begins_with_the_bytes_of_the_one_before() -> None
     for before, after in pairwise(bodies):
         assert after.startswith(before.removesuffix(b"]}") + b",")
 
-
-# -- any conversation --------------------------------------------------------------------------------------------------
 
 _texts = st.text(max_size=5)
 _said_texts = st.builds(Text, _texts, cache_mark=st.booleans())

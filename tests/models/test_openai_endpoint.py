@@ -50,9 +50,6 @@ def body_of(endpoint: Endpoint, name: str, settings: ModelSettings, *tools: Tool
     return json.loads(model.body(Request(prefix=Prefix(tools=tools), messages=said, settings=settings)))
 
 
-# -- services ----------------------------------------------------------------------------------------------------------
-
-
 def test_services_have_names_addresses_and_variables_of_their_own() -> None:
     assert len({preset.provider for preset in PRESETS}) == len(PRESETS)
     assert [preset.provider for preset in PRESETS if preset.needs_key] == ["openai", "azure", "openrouter"]
@@ -62,9 +59,6 @@ def test_services_have_names_addresses_and_variables_of_their_own() -> None:
 
 def test_an_endpoint_can_be_kept_in_sets() -> None:
     assert len({OPENAI, AZURE, replace(OPENAI), replace(AZURE, media=InputMedia())}) == 3
-
-
-# -- models, their errors and extra fields -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,9 +136,6 @@ def test_which_models_have_tools_over_chat_completions(endpoint: Endpoint, name:
 )
 def test_an_error_within_an_answer_is_known_by_its_label(error: JsonValue, kind: ProviderErrorKind) -> None:
     assert error_within(error).kind == kind
-
-
-# -- by name -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

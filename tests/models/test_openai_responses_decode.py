@@ -76,9 +76,6 @@ def streamed(reply: Answer, *, deltas: bool = True) -> list[Part]:
     return [*decoder.parts(Parser(1_000_000).feed(stream_of(reply))), *decoder.end()]
 
 
-# -- the parts of an answer --------------------------------------------------------------------------------------------
-
-
 def test_an_answer_becomes_parts_in_order() -> None:
     asked = function_call('{"sql": "x"}')
     events = [
@@ -153,9 +150,6 @@ def test_an_item_that_came_without_pieces_is_shown_whole() -> None:
     outputs = [thought("Hm."), message("Hi"), function_call("{}")]
     events = [event for index, output in enumerate(outputs) for event in whole(index, output)]
     assert shown(decoded([created(), *events, over()])) == ("Hi", "Hm.", "{}")
-
-
-# -- items -------------------------------------------------------------------------------------------------------------
 
 
 def noted(*texts: str, logprobs: bool = False, **more: Any) -> Json:
@@ -353,9 +347,6 @@ def test_items_without_numbers_are_taken_as_they_come() -> None:
     assert summed(parts).content == (ToolUse("call_1", "query"),)
 
 
-# -- stop reasons ------------------------------------------------------------------------------------------------------
-
-
 def test_a_refusal_keeps_what_was_said() -> None:
     response = summed(streamed(answer("Well,", refusal("I cannot."))))
     assert response.content == (Text("Well,"), Text("I cannot.", extra={"refusal": True}))
@@ -367,9 +358,6 @@ def test_a_call_that_was_cut_off_is_no_reason_to_call() -> None:
     cut = [added(0, function_call("")), over("incomplete", incomplete_details={"reason": "max_output_tokens"})]
     response = summed(decoded([created(), *cut]))
     assert (response.content, response.stop_reason) == ((), "max_tokens")
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 TEXT = whole(0, message("Hi"), delta("output_text", "Hi"))

@@ -34,9 +34,6 @@ def reasoning(pair: str = "", item: JsonObject | None = None) -> Thinking:
     return Thinking("Hm.", f"{json}\n{pair}" if pair else json, "openai")
 
 
-# -- items -------------------------------------------------------------------------------------------------------------
-
-
 def test_results_come_before_what_the_user_says_whatever_it_is() -> None:
     kinds = [item["type"] for item in items_of("user", ToolResult("1", tool_use_id="t"), Text("a"), Text("b"))]
     assert kinds == ["function_call_output", "message"]
@@ -53,9 +50,6 @@ def test_services_that_take_different_things_do_not_share_bytes() -> None:
     )
     first, second = (sent(message, model=model)["input"] for model in (able, unable))
     assert (first[0]["content"][0]["type"], second[0]["content"][0]["type"]) == ("input_image", "input_text")
-
-
-# -- reasoning ---------------------------------------------------------------------------------------------------------
 
 
 def test_reasoning_goes_back_byte_by_byte() -> None:
@@ -113,9 +107,6 @@ def test_one_service_reads_anothers_reasoning_as_a_text() -> None:
     assert item["content"] == "<thinking>\nHm.\n</thinking>"
 
 
-# -- the beginning stays the same --------------------------------------------------------------------------------------
-
-
 RULES_OF_REASONING = ("No item, call or output comes twice", "Reasoning is followed by what it led to")
 """The histories bring one item of reasoning again and again, and before whatever comes."""
 
@@ -127,9 +118,6 @@ def test_calls_and_results_stay_paired_and_in_order(requests: list[tuple[Message
     asked = [item["call_id"] for item in body["input"] if item["type"] == "function_call"]
     answered = [item["call_id"] for item in body["input"] if item["type"] == "function_call_output"]
     assert asked == answered
-
-
-# -- tools and settings ------------------------------------------------------------------------------------------------
 
 
 def test_a_schema_is_enforced_only_if_the_tool_and_the_service_want_that() -> None:

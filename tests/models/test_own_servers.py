@@ -68,9 +68,6 @@ def said() -> Answer:
     return answer(text("Hello."))
 
 
-# -- the window --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("name", "tells"), TELLS.values(), ids=TELLS)
 async def test_a_server_tells_its_window_and_an_answer_is_asked_for_that_fits_into_it(
     name: str, tells: dict[str, Json | Raw]
@@ -135,8 +132,6 @@ async def test_the_window_is_known_before_the_first_prompt_of_a_chat() -> None:
             await chat.prompt("Hi.")
 
 
-# -- a server that is not there, or not yet ----------------------------------------------------------------------------
-
 LOADING = raw(b'{"error":{"message":"Loading model","type":"unavailable_error","code":503}}', status=503)
 NOT_RUNNING = {
     "ollama:m": "Is Ollama running? Start it: ollama serve, or set OLLAMA_BASE_URL.",
@@ -192,8 +187,6 @@ async def test_a_503_of_another_kind_is_a_failure_as_before() -> None:
         assert "/health" not in api.told
 
 
-# -- a template without tools ------------------------------------------------------------------------------------------
-
 NO_TOOLS: dict[str, Json | Raw] = {"/props": {**PROPS, "chat_template_caps": {"supports_tools": False}}}
 
 
@@ -235,9 +228,6 @@ async def test_an_ending_out_of_iterations_says_that_no_tool_was_ever_called() -
         "The attempt used all its 2 iterations without an output; the model never called a tool."
     )
     assert failure.error.hint.startswith("See whether the model can call tools.")
-
-
-# -- what is made of the window ----------------------------------------------------------------------------------------
 
 
 async def test_compaction_begins_by_the_window_that_the_server_tells() -> None:

@@ -53,9 +53,6 @@ class Entry(Amounts):
         return replace(super().price(), above=tuple(steps))
 
 
-# -- the bundled table -------------------------------------------------------------------------------------------------
-
-
 def test_the_table_is_what_its_source_makes_of_its_day() -> None:
     assert BUNDLED.read_text(encoding="utf-8") == price_table.text(prices_as_of()), "Run make prices."
 
@@ -109,9 +106,6 @@ def test_a_price_counts_until_the_day_on_which_it_changes() -> None:
     assert price(date(2026, 1, 1)) is None
 
 
-# -- models by name ----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(autouse=True)
 def no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
@@ -134,9 +128,6 @@ def test_at_another_address_the_price_is_unknown(name: str) -> None:
 def test_an_unknown_model_has_no_price_and_neither_has_one_that_was_made_by_hand() -> None:
     assert facts_of(connect("anthropic:claude-next", api_key="k")).price is None
     assert facts_of(AnthropicModel("claude-sonnet-5-5")).price is None
-
-
-# -- costs -------------------------------------------------------------------------------------------------------------
 
 
 def used(*, requests: int = 1, read: int | None = None, write: int | None = None, input: int = 0) -> Usage:

@@ -50,9 +50,6 @@ async def ask_at_once(model: RateLimitedModel, count: int) -> None:
             tasks.create_task(ask(model, str(number)))
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_requests_beyond_the_limit_wait_until_a_minute_has_passed() -> None:
     timed = Timed()
@@ -133,9 +130,6 @@ async def test_a_failure_that_used_nothing_gives_its_tokens_back_and_any_other_k
         assert timed.asked_s == [0, second_s]
 
 
-# -- sharing and stopping ----------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_runs_that_share_the_object_share_its_limits() -> None:
     timed = Timed(takes_s=5)
@@ -197,9 +191,6 @@ def test_no_timer_is_left_behind() -> None:
         runner.run(scenario())
         loop = instance_of(CountingLoop, runner.get_loop())
         assert loop.pending_timers() == []
-
-
-# -- what it is --------------------------------------------------------------------------------------------------------
 
 
 async def test_estimates_are_made_once_for_each_message_and_prefix() -> None:

@@ -125,9 +125,6 @@ def test_a_streamed_answer_is_the_same_answer() -> None:
     assert (cut.history, cut.metadata.usage) == (plain.history, plain.metadata.usage)
 
 
-# -- no provider is asked ----------------------------------------------------------------------------------------------
-
-
 async def test_no_provider_is_asked_where_none_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(name="a", model=connect("anthropic:claude-sonnet-5-5", api_key="k", base_url="http://127.0.0.1:1"))
     with no_model_calls("it is a drill") as silence:

@@ -53,9 +53,6 @@ async def ask(url: str, timeouts: Timeouts = PATIENT) -> list[Event]:
         return await events_of(answer)
 
 
-# -- server-sent events ------------------------------------------------------------------------------------------------
-
-
 def parse(*chunks: bytes) -> list[tuple[bytes, bytes]]:
     parser = Parser(1_000_000)
     return [*(event for chunk in chunks for event in parser.feed(chunk)), *parser.end()]
@@ -104,9 +101,6 @@ def test_an_event_may_not_grow_past_the_limit() -> None:
     assert parser.feed(b"data: 1\n\ndata: 12") == [(b"", b"1")]
     with pytest.raises(TooLarge, match="more than 10 bytes"):
         parser.feed(b"345")
-
-
-# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 async def test_leaving_early_closes_the_request() -> None:
@@ -213,9 +207,6 @@ async def test_the_environment_names_the_proxy_and_who_goes_without(monkeypatch:
         assert await ask(server.url) == [(b"", b"2")]
         assert proxy.requests[0].startswith(b"POST http://proxied.invalid/v1/messages HTTP/1.1\r\n")
         assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk" in proxy.requests[0]
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 async def failure_of(url: str) -> ProviderError:
@@ -336,9 +327,6 @@ async def test_keys_appear_in_no_error(answer: RawAnswer) -> None:
 
 def test_keys_appear_in_no_repr() -> None:
     assert KEY not in repr(transport.Exchange("http://host/", HEADERS))
-
-
-# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 async def refusal(answer: bytes) -> ProviderError:

@@ -80,9 +80,6 @@ class Halting:
             yield self.ending
 
 
-# -- Fallback ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_next_model_is_asked_for_what_may_go_better_there(kind: ProviderErrorKind) -> None:
     second = ScriptedModel(["Hi."], name="second")
@@ -229,10 +226,6 @@ async def test_over_http_the_second_service_answers_for_the_first() -> None:
     assert result.unwrap() == "Here."
 
 
-# -- SwappableModel
-# ---------------------------------------------------------------------------------------------------------
-
-
 async def test_a_swap_counts_from_the_next_call_of_a_running_run() -> None:
     swappable = SwappableModel()
     second = ScriptedModel(["Second."], name="second", price=DEAR)
@@ -315,9 +308,6 @@ async def test_a_wrapper_is_what_its_model_is(wrap: Callable[..., RateLimitedMod
     async with wrapped.open():
         pass
     assert repr(wrapped) == shown
-
-
-# -- nested ------------------------------------------------------------------------------------------------------------
 
 
 async def test_models_around_models_nest_and_tell_who_answered_once() -> None:

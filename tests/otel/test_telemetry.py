@@ -323,9 +323,6 @@ async def test_a_conversation_that_is_kept_has_the_id_of_its_session(
     assert {span.attributes["gen_ai.conversation.id"] for span in came.spans if "queue" not in span.name} == {"whales"}
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
-
-
 async def test_failures_have_the_codes_of_this_library(sending: Sending) -> None:
     @tool(timeout_s=0.01)
     async def slow() -> str:
@@ -416,9 +413,6 @@ async def test_what_is_no_telemetry_is_refused() -> None:
     assert "OpenTelemetry() of journeyman.otel" in result.error.message
 
 
-# -- content ----------------------------------------------------------------------------------------------------------
-
-
 async def test_nothing_that_is_said_goes_out_unless_it_is_asked_for(sending: Sending) -> None:
     agent = scout(looked(), "Whales sing.", system="Be brief about whales.")
     await run(agent, "Tell me of whales.", runtime=sending.runtime())
@@ -472,9 +466,6 @@ async def test_content_is_cut_to_its_limit_and_stays_json(sending: Sending, size
 def test_a_limit_that_leaves_no_room_is_refused() -> None:
     with pytest.raises(ValueError, match=r"max_content_bytes is 10\. Give at least 256"):
         OpenTelemetry(content=True, max_content_bytes=10)
-
-
-# -- beside recordings, and in durable runs ---------------------------------------------------------------------------
 
 
 def _lasting(facts: Mapping[str, object]) -> str:
@@ -555,9 +546,6 @@ async def test_all_lives_of_a_durable_run_are_in_the_trace_that_stored_it(sendin
     assert len(came.named("execute_tool look")) == 1
     durable_figures = {name for name in came.metrics if name.startswith("journeyman.durable.")}
     assert {f"journeyman.durable.{name}" for name in ("claims", "claim.duration", "step.duration")} <= durable_figures
-
-
-# -- figures ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,6 @@ from tests.play import cancelled, existing, texts
 EXTENTS: list[Extent] = ["session", "always"]
 
 
-# -- what it reaches ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("extent", EXTENTS)
 async def test_an_approval_is_bound_to_its_host(workshop: Workshop, extent: Extent) -> None:
     gate, approver = Permission(roots=[workshop.root]), Approver(Allow(extent))
@@ -63,9 +60,6 @@ async def test_an_approval_of_a_call_that_is_passed_on_is_bound_to_its_arguments
     gate.settle(await question_of(gate, first), Allow("session"))
     assert await gate.decide(first) == Allow()
     assert isinstance(await gate.decide(other), Ask)
-
-
-# -- the rule that it is -----------------------------------------------------------------------------------------------
 
 
 RULES: dict[str, tuple[GateRequest, str]] = {
@@ -132,9 +126,6 @@ async def test_the_user_of_a_chat_sees_the_rule(workshop: Workshop) -> None:
     assert rules == ["WebFetch(example.org), whatever is fetched from there or sent there"]
 
 
-# -- the end of what is long -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_chars", [1_000, 1_999, 3_000, 100_000])
 async def test_a_question_shows_the_end_of_a_long_command_too(tmp_path: Path, n_chars: int) -> None:
     hidden = f"echo {'a' * n_chars}; rm -rf ~ #end"
@@ -164,9 +155,6 @@ async def test_the_terminal_shows_the_end_of_a_long_command_too_and_the_rule(tmp
     assert not_all == "Not all of it is shown: v shows it"
     assert rule.startswith("session and always allow Bash(")
     assert rule.endswith(f"rm -rf ~ #end), exactly so, in {tmp_path}")
-
-
-# -- no answer is lost -------------------------------------------------------------------------------------------------
 
 
 def answer_in_a_thread(approvals: Approvals, digest: str, decision: Decision) -> None:
@@ -253,8 +241,6 @@ async def test_what_was_answered_and_what_was_cancelled_leaves_nothing(tmp_path:
     assert waiting(approvals) == {}
 
 
-# -- no answer counts twice --------------------------------------------------------------------------------------------
-
 TAKING = """
 import sys
 from journeyman.permission import Approvals
@@ -291,9 +277,6 @@ async def test_two_processes_never_take_the_same_answer(tmp_path: Path) -> None:
     assert sorted(taken[0] + taken[1]) == sorted(digests)
 
 
-# -- whom the file belongs to ------------------------------------------------------------------------------------------
-
-
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "approvals.json"
     Approvals(path).grant("tool:transfer", "always")
@@ -301,9 +284,6 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with pytest.raises(ApprovalsUnreadable, match=rf"it belongs to another user \({owner}\)"):
         Approvals(path).allows("tool:transfer")
-
-
-# -- verdicts of the wrong type ----------------------------------------------------------------------------------------
 
 
 class Wrong:

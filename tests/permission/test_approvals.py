@@ -51,9 +51,6 @@ async def asked(gate: Permission, wanted: GateRequest = PUSH) -> Approval:
     return approval
 
 
-# -- answered at once ------------------------------------------------------------------------------------------------
-
-
 async def test_a_question_shows_what_would_run(workshop: Workshop) -> None:
     approver, command = Approver(), "git push\n\u202e 世界 --force"
     result = await workshop.play(Permission(roots=[workshop.root]), call("bash", command=command), approver=approver)
@@ -121,9 +118,6 @@ async def test_modified_arguments_run_if_no_deny_rule_forbids_them_and_the_model
     result = await workshop.play(gate, asked, approver=Approver(Rewrite({"command": "touch harmless"})))
     assert workshop.trace() == {"project/harmless"}
     assert texts(result) == ['The call was made with other arguments: {"command":"touch harmless"}\n[0]']
-
-
-# -- answered later --------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -295,9 +289,6 @@ async def test_calls_that_are_alike_wait_for_an_answer_each(tmp_path: Path) -> N
     assert [text for text in texts(await playing) if "Error" in text] == ["Error: denied: once is enough"]
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
 async def test_the_file_is_private_sorted_and_replaced_at_once(tmp_path: Path) -> None:
     path = tmp_path / "approvals.json"
     approvals = Approvals(path)
@@ -370,9 +361,6 @@ async def test_the_oldest_of_very_many_questions_are_forgotten(tmp_path: Path) -
         clock.now_s += 1
         await asked(gate, request("mystery", n=n))
     assert [pending.arguments for pending in approvals.pending()] == [{"n": n} for n in range(20, 220)]
-
-
-# -- audit ------------------------------------------------------------------------------------------------------------
 
 
 async def test_every_decision_is_one_line_of_the_audit(workshop: Workshop, tmp_path: Path) -> None:

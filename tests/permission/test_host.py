@@ -148,9 +148,6 @@ async def test_arguments_that_json_can_hold_but_few_libraries_can_are_asked_abou
     assert texts(result) == ["kept"]
 
 
-# -- runs in runs ------------------------------------------------------------------------------------------------------
-
-
 def nested(ledger: Ledger, depth: int, answer: Answer, **around: Any) -> Agent:
     """Return an agent whose only tool starts an agent like it, down to one that pays."""
     if depth == 0:
@@ -195,9 +192,6 @@ async def test_a_stop_below_ends_the_outermost_run(ledger: Ledger) -> None:
         nested(ledger, 2, PAY), "Go.", runtime=Runtime(gate=ASKS_TO_PAY, approver=Approver(Stop("enough")))
     )
     assert (context_of(result, CancelledContext).reason, ledger.paid) == ("enough", [])
-
-
-# -- tools that fail ---------------------------------------------------------------------------------------------------
 
 
 class Flaky:

@@ -125,9 +125,6 @@ async def test_a_servers_tools_get_nothing_for_their_names(warm: Warm, tmp_path:
             log.write_text("")
 
 
-# -- and costs what it cost before ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("wanted", "verdict"),
     [
@@ -153,9 +150,6 @@ async def test_what_a_tool_of_that_name_must_not_do_holds_for_an_own_one(
     roots = [tmp_path, WorkingFolder(tmp_path / "kept", read_only=True)]
     gate = Permission(mode="trust", deny=deny, roots=roots)
     assert isinstance(await gate.decide(replace(wanted, permission_kind=None, proxied={})), verdict)
-
-
-# -- the ready tools, and those that act as them -----------------------------------------------------------------------
 
 
 def ready_tools(folder: Path) -> Sequence[Tool[..., Any]]:

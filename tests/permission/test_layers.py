@@ -25,9 +25,6 @@ def spelled(words: Sequence[Word]) -> str:
     return " ".join(word.text if word.is_known else f"{word.text}{UNKNOWN}" for word in words)
 
 
-# -- the exact reader of bash ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("command", "runs"),
     [
@@ -80,9 +77,6 @@ def test_what_is_not_surely_understood_is_not_read(command: str) -> None:
     assert take_apart(command).unread == [command]
 
 
-# -- the plain reader --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -105,8 +99,6 @@ def test_a_plain_command_is_its_words(command: str, words: tuple[str, ...]) -> N
 def test_what_may_be_more_than_one_program_with_its_arguments_is_not_plain(command: str) -> None:
     assert plain_words(command) is None
 
-
-# -- the rough reader, which is asked where the exact one gives up -----------------------------------------------------
 
 UNREADABLE: Final = [
     *('echo $(git push x) "', 'echo "$(git push x)" )', 'echo `git push x` "', 'echo $(echo $(git push x)) "'),
@@ -134,9 +126,6 @@ def test_the_rough_reader_gives_up_only_on_what_is_too_long() -> None:
     assert every_command("a" * MOST_CHARS) is not None
     assert every_command("a" * (MOST_CHARS + 1)) is None
     assert every_command("a;" * 2_001) is None
-
-
-# -- what programs run in turn -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -189,9 +178,6 @@ def test_what_cannot_be_told_of_a_command_is_a_doubt(command: str, doubts: list[
     assert take_apart(command).doubts == doubts
 
 
-# -- rules about paths -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("pattern", "path", "allows", "denies"),
     [
@@ -225,9 +211,6 @@ def test_an_allow_covers_only_what_it_surely_means_and_a_deny_all_that_it_may(
     action, roots = classify(request("write", "idempotent", path=path, content="x")), Roots([tmp_path])
     assert (Rules([f"Edit({pattern})"], [], [], roots).allowing(action) is not None) is allows
     assert (Rules([], [f"Edit({pattern})"], [], roots).denying(action, []) is not None) is denies
-
-
-# -- protected paths ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

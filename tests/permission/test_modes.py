@@ -102,9 +102,6 @@ async def test_strict_denies_outside_of_the_roots_what_it_denies_inside(tmp_path
     assert isinstance(await gate.decide(request("write", path="/x", content="")), Ask)
 
 
-# -- roots -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_read_only_root_is_never_written_to(tmp_path: Path) -> None:
     (tmp_path / "vendor").mkdir()
     gate = Permission(
@@ -151,9 +148,6 @@ async def test_links_are_followed_by_whoever_keeps_the_files() -> None:
     gate = Permission(mode="auto", roots=["/workspace"], resolve=lambda path: links.get(path, path))
     assert await gate.decide(request("write", path="a", content="")) == Allow()
     assert isinstance(await gate.decide(request("write", path="link", content="")), Ask)
-
-
-# -- what a call would do ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,9 +234,6 @@ async def test_an_allow_rule_for_sub_agents_means_calls_of_those_only(tmp_path: 
         await gate.decide(each)
     rule = "the rule Subagent(write*) allows it."
     assert [entry.reason == rule for entry in entries] == [True] * len(meant) + [False] * len(others)
-
-
-# -- definitions -------------------------------------------------------------------------------------------------------
 
 
 def test_a_wrong_definition_lists_every_problem() -> None:

@@ -186,8 +186,6 @@ async def test_what_commands_do_unasked_in_a_real_bash_leaves_them_as_they_are(h
     assert home.kept() == before
 
 
-# -- what runs by itself -----------------------------------------------------------------------------------------------
-
 BY_ITSELF = [
     *(".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".GIT/config", ".git", ".husky/pre-push"),
     *(".gitmodules", ".bashrc", ".profile", ".zshenv", ".bash_profile", ".envrc"),

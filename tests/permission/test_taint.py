@@ -173,9 +173,6 @@ async def test_asked_outside_of_a_run_it_does_not_know_and_asks() -> None:
     assert await TaintGate().decide(request("look", "pure")) == Allow()
 
 
-# -- earlier conversations ---------------------------------------------------------------------------------------------
-
-
 async def test_an_earlier_conversation_taints_by_what_was_read_in_it(office: Office) -> None:
     first = await office.play(READ, prompt="Read my mail, then wait for ann@friends.org.")
     sends = [send("ann@friends.org"), send("mallory@evil.org", "t"), send("zoe@x.org", "u")]
@@ -206,9 +203,6 @@ async def test_a_chat_stays_tainted_from_turn_to_turn_and_hears_its_user(office:
         assert office.sent == []
         await chat.prompt("Tell zoe@x.org.")
     assert office.sent == [{"to": "zoe@x.org"}]
-
-
-# -- runs in runs ------------------------------------------------------------------------------------------------------
 
 
 async def led(office: Office, child: list[Answer], *answers: Answer, prompt: str) -> Approver:

@@ -75,9 +75,6 @@ def echo(untrusted: Any, description: str = "Echo.") -> Tool[..., Any]:  # noqa:
     return Tool("echo", description, schema, handler, effect="pure", untrusted=untrusted, thread=False)
 
 
-# -- descriptions, schemas, errors ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("untrusted", "paid"), [(True, True), ("throughout", False)])
 async def test_a_description_from_outside_taints_from_the_beginning(bank: Bank, untrusted: Any, paid: bool) -> None:  # noqa: ANN401 - see above
     approver = Approver()
@@ -126,9 +123,6 @@ async def test_a_memory_that_strangers_write_taints_from_the_beginning(
         assert "not trusted: memory {}: 'Rules of the project that you work in" in approver.asked[0].question
 
 
-# -- summaries --------------------------------------------------------------------------------------------------------
-
-
 def test_a_summary_is_told_by_its_origin() -> None:
     (message,) = History([Message("user", (Text(Summary(goal=MAIL).text()),))]).messages
     assert [block.origin for block in message.content if isinstance(block, Text)] == ["summary"]
@@ -159,8 +153,6 @@ async def test_a_chat_stays_tainted_when_its_older_part_was_summarised(bank: Ban
     assert any(isinstance(event, ContextCompacted) for event in events)
     assert (next(answers, None), bank.paid) == (None, [])
 
-
-# -- files ------------------------------------------------------------------------------------------------------------
 
 WRITE = call("write", path="notes.md", content=MAIL, id="w")
 
@@ -205,9 +197,6 @@ async def test_a_file_that_a_command_wrote_then_is_not_trusted_and_a_denied_one_
         await play(tools, call("read", path="/srv/notes", id="r"), PAY, runtime=Runtime(gate=gate))
         assert bool(bank.paid) is paid
         bank.paid.clear()
-
-
-# -- tasks that agents give -------------------------------------------------------------------------------------------
 
 
 def member(bank: Bank, name: str = "payer") -> Agent[str, str]:
@@ -280,9 +269,6 @@ async def test_what_a_model_says_to_background_work_is_not_the_users(bank: Bank)
     assert (bank.paid, told) == ([], ["task_message", "pay"])
 
 
-# -- what the user answers --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("answer", "runs"), [("7", True), ("account 7", True), ("not 7", False), ("yes", False)])
 async def test_what_the_user_answers_to_a_question_is_the_users(answer: str, runs: bool) -> None:
     closed: list[int] = []
@@ -312,8 +298,6 @@ async def test_a_tool_that_is_only_called_ask_user_does_not_speak_for_the_user(b
     assert bank.paid == []
 
 
-# -- the provider's own tools -----------------------------------------------------------------------------------------
-
 SEARCHED = (
     Opaque("anthropic", '{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"invoices"}}'),
     Opaque(
@@ -342,9 +326,6 @@ async def test_what_a_provider_found_taints_the_same_answer_and_a_conversation_t
     payer = Agent(name="payer", model=ScriptedModel([answers(*said), "Done."]), tools=bank.tools())
     await run(payer, "Now act.", history=before if goes_on else (), runtime=Runtime(gate=TaintGate()))
     assert bank.paid == paid
-
-
-# -- what is stored ---------------------------------------------------------------------------------------------------
 
 
 class Trusting(Bank):
@@ -418,9 +399,6 @@ HOSTED = [(WebSearch(), True), (FileSearch(stores=("v",)), True), (CodeExecution
 def test_a_sub_agent_hands_in_a_strangers_words_if_its_provider_searches(hosted: Any, untrusted: bool) -> None:  # noqa: ANN401 - one of three
     agent = Agent(name="scout", model=ScriptedModel([]), settings=ModelSettings(hosted=(hosted,)), description="Looks.")
     assert Subagents(agent).untrusted is untrusted
-
-
-# -- what is told block by block, and what words tell ------------------------------------------------------------------
 
 
 def request(name: str, **more: Any) -> GateRequest:

@@ -173,9 +173,6 @@ async def test_what_the_model_did_before_fixes_a_value_for_the_same_place(
     assert ran == [before, *([after] if repeated else [])]
 
 
-# -- looking ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "unasked"),
     [

@@ -21,9 +21,6 @@ E = TypeVar("E")
 Delta: TypeAlias = kinds.TextDelta | kinds.ThinkingDelta | kinds.ToolInputDelta | kinds.OutputDelta
 
 
-# -- keeping -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True, eq=False)
 class Recorder:
     """A listener that keeps every event."""
@@ -42,9 +39,6 @@ class Recorder:
 def recorder() -> Recorder:
     """Give a listener that keeps every event."""
     return Recorder()
-
-
-# -- in few words ------------------------------------------------------------------------------------------------------
 
 
 def names(events: Iterable[kinds.Event], *, deltas: bool = False) -> list[str]:
@@ -87,9 +81,6 @@ def _block_line(block: Block) -> str:
             return f"#{block.tool_use_id}{'!' if block.is_error else ':'} {block.text}"
         case _:
             return type(block).__name__
-
-
-# -- balance -----------------------------------------------------------------------------------------------------------
 
 
 def check_balance(events: Sequence[kinds.Event]) -> None:

@@ -190,9 +190,6 @@ def _check_refusal(refused: BudgetRefused, spending: Spending, ledgers: list[Led
         assert refused.used + least > refused.limit - A_MICRODOLLAR
 
 
-# -- through runs ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.fuzz
 @examples(one_in=5)
 @given(

@@ -209,9 +209,6 @@ def _cancelled_before(step: int) -> bool:
     return reached == [True]
 
 
-# -- Fallback ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a model takes the one call it is asked for."""

@@ -35,9 +35,6 @@ SPEED = 100.0
 _FOR_EVER = Timeouts(connect_s=1e6, idle_s=1e6)
 
 
-# -- a fast clock ------------------------------------------------------------------------------------------------------
-
-
 class HurriedLoop(CountingRealLoop):
     """An event loop whose clock runs fast; input and output are real."""
 
@@ -62,9 +59,6 @@ def on_hurried_loop(scenario: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run `scenario` in a hurried loop of its own."""
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         return runner.run(scenario())
-
-
-# -- a server in a thread ----------------------------------------------------------------------------------------------
 
 
 class ServerThread:
@@ -138,8 +132,6 @@ async def _stopped(world_run: WorldRun, how: str, before_step: int) -> tuple[Run
         loop.before_step(before_step, lambda: world_run.actor.stop(how))
     return await world_run.run(), loop.steps
 
-
-# -- from turns to what the server says --------------------------------------------------------------------------------
 
 _STOP_REASONS = {"context_window": "model_context_window_exceeded", "other": "a_new_reason"}
 _STATUSES: dict[FaultKind, int] = {
@@ -224,9 +216,6 @@ def _as_heard(block: Block, place: str) -> Block:
     if not isinstance(block, ToolUse):
         return block
     return ToolUse(f"toolu_{place}", block.name, json.dumps(block.input) if block.input else "{}")
-
-
-# -- what cannot be on the wire, or takes too long ---------------------------------------------------------------------
 
 
 def fit_for_the_wire(world: World) -> World:

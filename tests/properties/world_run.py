@@ -78,8 +78,6 @@ class WorldRun:
         made.result_of_task(self.actor.task)
         return made
 
-    # -- the agent
-
     @cached_property
     def agent(self) -> AnyAgent:
         """Return the agent of the world."""
@@ -158,8 +156,6 @@ class WorldRun:
         function.__name__ = f"check_{number}"
         return function
 
-    # -- around it
-
     def _callbacks(self) -> Callbacks:
         sites = self.world.callbacks
         return Callbacks(**{name: self._site(site, returns.nothing) for name, site in sites.items()})
@@ -173,8 +169,6 @@ class WorldRun:
             approver=approve,
             budget=Budget(tokens=LIMITLESS, scope="runtime") if world.has_runtime_budget else None,
         )
-
-    # -- tools
 
     def _tool(self, plan: ToolPlan) -> AnyTool:
         next_act = self.actor.next_of(plan.acts)
@@ -243,9 +237,6 @@ def _raw(handler: Callable[..., object]) -> Callable[..., object]:
         return handler(context=context)
 
     return sync
-
-
-# -- the ports ---------------------------------------------------------------------------------------------------------
 
 
 class _Gate:

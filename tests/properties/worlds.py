@@ -41,9 +41,6 @@ def rarely(strategy: SearchStrategy[T], otherwise: T, one_in: int = 6) -> Search
     return st.one_of(*(st.just(otherwise) for _ in range(one_in - 1)), strategy)  # equal ones would count once
 
 
-# -- functions ---------------------------------------------------------------------------------------------------------
-
-
 def kinds(*more: Any) -> list[ActKind]:
     """Return what any function may do, and these kinds besides."""
     return [kind for group in (Waiting, Stopping, Raising, *more) for kind in get_args(group)]
@@ -66,8 +63,6 @@ def maybe(strategy: SearchStrategy[T], one_in: int = 6) -> SearchStrategy[T | No
     nothing: T | None = None
     return rarely(strategy, nothing, one_in)
 
-
-# -- the script --------------------------------------------------------------------------------------------------------
 
 TOOL_NAMES = ("look", "count", "fetch", "ask")
 _NAMES = (*TOOL_NAMES, *TOOL_NAMES, "output", "output", "submit", "submit", "unknown", "constructor", "bad name!", "")
@@ -185,9 +180,6 @@ def last_turn(output: OutputKind) -> Turn:
     return Turn(content=handed_in, stop_reason="tool_use")
 
 
-# -- the agent ---------------------------------------------------------------------------------------------------------
-
-
 def tools() -> SearchStrategy[tuple[ToolPlan, ...]]:
     plan = st.builds(
         ToolPlan,
@@ -245,9 +237,6 @@ def callbacks() -> SearchStrategy[dict[str, Site]]:
     return rarely(st.dictionaries(st.sampled_from(names), sites(), max_size=6), dict[str, Site](), 2)
 
 
-# -- what was before ---------------------------------------------------------------------------------------------------
-
-
 def foreign_messages() -> SearchStrategy[Message]:
     """Return messages of any origin: calls without results, results without calls, empty ones."""
     result: SearchStrategy[Block] = st.builds(
@@ -262,9 +251,6 @@ def histories() -> SearchStrategy[tuple[Message, ...]]:
     """Return what came before: it begins with the user, as every provider wants it."""
     first = Message("user", (Text("Hello."),))
     return st.lists(foreign_messages(), max_size=6).map(lambda messages: (first, *messages))
-
-
-# -- all of it ---------------------------------------------------------------------------------------------------------
 
 
 def worlds() -> SearchStrategy[World]:

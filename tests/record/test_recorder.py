@@ -102,9 +102,6 @@ async def test_what_a_model_writes_as_arguments_stands_once_and_goes_with_its_me
     ] == [(True, False)] * 2
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
-
-
 def _conversation(chance: random.Random) -> list[Response]:
     words = ["tide", 'a "quoted" \\ word', "ünï\u2028code", "x" * 700, "line\nline", "{}[]", "\u0001"]
     answers: list[Response] = []
@@ -210,9 +207,6 @@ async def test_headers_are_kept_without_the_key(path: Path) -> None:
     assert (request.answer["status"], request.answer["stop_reason"]) == (200, "end_turn")
 
 
-# -- what is not kept --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.fuzz
 async def test_no_secret_of_the_corpus_is_in_the_store(path: Path) -> None:
     chance = random.Random(5)
@@ -273,9 +267,6 @@ async def test_without_content_only_shapes_are_kept(path: Path) -> None:
     assert b"zanzibar" not in path.read_bytes()
 
 
-# -- searching, pages, wrong ids ---------------------------------------------------------------------------------------
-
-
 async def test_texts_are_found_in_events_and_in_long_results(place: str) -> None:
     with Recorder(place) as recorder:
         for topic in ("amber", "opal"):
@@ -301,9 +292,6 @@ async def test_a_wrong_id_names_the_nearest(place: str) -> None:
         with pytest.raises(StoreError) as wrong:
             recordings.find("x" + first.id[1:])
         assert first.id[:8] in wrong.value.hint or "nearest" in wrong.value.hint
-
-
-# -- a bad disk --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_store_that_fails_ends_recording_and_not_the_run(
@@ -375,9 +363,6 @@ def test_what_was_written_before_a_process_is_killed_is_all_there(path: Path, wa
         assert [request.iteration for request in requests[:n]] == list(range(1, n + 1))
         assert [len(recordings.body(each) or b"") for each in requests] == [each.size for each in requests]
         assert (n < 3) or f'"{n - 1} word ' in (recordings.body(requests[n - 1]) or b"").decode()
-
-
-# -- redaction of many texts -------------------------------------------------------------------------------------------
 
 
 def test_texts_that_were_clean_are_looked_at_again_when_the_environment_says_more(

@@ -86,9 +86,6 @@ async def test_the_official_client_drives_tools_an_approval_a_reconnect_and_an_o
     assert (painted["seen"].count("RUN_STARTED"), painted["result"]) == (2, "It is red. and It is blue.")
 
 
-# -- word for word -----------------------------------------------------------------------------------------------------
-
-
 def asked(run: str, *texts: str, **more: object) -> Json:
     """Return a request of the protocol."""
     messages = [{"id": str(number), "role": "user", "content": text} for number, text in enumerate(texts)]
@@ -171,9 +168,6 @@ async def test_a_run_that_fails_and_one_that_is_stopped_are_told_apart() -> None
         assert (await following)[-1]["outcome"] == {"type": "cancelled"}
 
 
-# -- resumes that cannot be used --------------------------------------------------------------------------------------
-
-
 def retell(request: Request) -> str:
     """Say what the last calls gave."""
     return " and ".join([each.text for each in results_in(request.messages[-1:])])
@@ -236,8 +230,6 @@ async def test_the_calls_of_one_response_are_parts_of_one_message() -> None:
     parents = [each["parentMessageId"] for each in rest]
     assert (parents[0], len({*parents, text["messageId"], last["messageId"]})) == (parents[1], 4)
 
-
-# -- tools of the client ----------------------------------------------------------------------------------------------
 
 COLOUR = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 TOOLS = [{"name": "paint", "description": "Paint the page.", "parameters": COLOUR}]
@@ -449,9 +441,6 @@ async def test_what_cannot_be_answered_is_refused_with_its_path(name: str) -> No
     async with serving([clerk()]) as served:
         status, refused = await served.ask("POST", "/agents/clerk/agui", body)
         assert (status, refused["error"]["issues"][0]["path"]) == (422, path)
-
-
-# -- changes of a state ------------------------------------------------------------------------------------------------
 
 
 def applied(document: Json, operation: Mapping[str, Any]) -> Json:

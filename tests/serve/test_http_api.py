@@ -156,9 +156,6 @@ async def test_what_is_no_json_or_too_long_is_refused_on_every_route(body: bytes
                     assert (response.status, (await response.json())["error"]["code"]) == (status, code), path
 
 
-# -- owners ------------------------------------------------------------------------------------------------------------
-
-
 async def documented(served: Served) -> list[tuple[str, str]]:
     """Return the method and path of all that the OpenAPI document tells of."""
     _, document = await served.ask("GET", "/openapi.json")
@@ -255,9 +252,6 @@ async def test_authorize_may_be_async_and_deps_are_those_of_the_owner() -> None:
         assert (await served.ask("POST", "/agents/greeter/runs", RUN))[0] == 401
 
 
-# -- limits, and clients that leave ------------------------------------------------------------------------------------
-
-
 async def test_one_run_too_many_is_told_to_come_back() -> None:
     door = Door()
     async with serving([waiter(door)], limits=ServeLimits(runs=1)) as served:
@@ -341,9 +335,6 @@ async def test_what_is_said_to_a_run_is_heard() -> None:
         assert "In French." in str(history)
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_the_first_answer_counts(tmp_path: Path, is_stored: bool) -> None:
     options = AppOptions(store=str(tmp_path / "runs.db")) if is_stored else AppOptions()
@@ -382,9 +373,6 @@ async def test_a_run_in_memory_that_nobody_answers_is_stopped() -> None:
         await served.ask("POST", "/agents/clerk/runs", {"input": "send"}, idempotency_key="r", **DETACHED)
         document = await served.ended("r")
         assert document["error"]["context"]["reason"] == "nobody answered within 0.01 s"
-
-
-# -- chats -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
@@ -456,9 +444,6 @@ async def test_a_turn_that_was_cut_off_goes_on_in_the_next_server(tmp_path: Path
         assert status == 409
         assert (await served.ask("POST", f"/chats/c/answers/{question['id']}", {"decision": "allow"}))[0] == 202
         assert (await served.told("GET", "/chats/c/events"))[-1]["output"] == "It is sent."
-
-
-# -- closing, crowds, and definitions ----------------------------------------------------------------------------------
 
 
 async def test_a_server_that_closes_begins_nothing_and_lets_what_goes_on_end() -> None:

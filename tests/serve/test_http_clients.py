@@ -59,9 +59,6 @@ async def settled(served: Served, tasks: int) -> None:
         assert (await served.ask("GET", "/health"))[0] == 200
 
 
-# -- those that are slow ----------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_a_client_that_never_reads_is_cut_off_and_nobody_waits_for_it() -> None:
     door, text = Door(), "x" * 900_000
@@ -105,8 +102,6 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(
         assert reading.done(), where
         assert told in reading.result()
 
-
-# -- those that leave -------------------------------------------------------------------------------------------------
 
 MOMENTS = ("connected", "in the head", "before the body", "in the body", "before the first event", "in the middle")
 """When a client leaves; and `at the end`, and while the server closes, which are other tests."""
@@ -239,9 +234,6 @@ async def test_the_memory_of_a_server_does_not_grow_with_clients_that_leave(tmp_
             sizes.append(tracemalloc.get_traced_memory()[0])
         tracemalloc.stop()
     assert sizes[-1] - sizes[1] < 0.2 * sizes[1], sizes
-
-
-# -- the command, when it is told to stop ------------------------------------------------------------------------------
 
 
 async def asked_for(client: aiohttp.ClientSession, number: int) -> str:

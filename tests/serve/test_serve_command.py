@@ -202,9 +202,6 @@ def test_in_a_terminal_a_server_says_where_it_is_and_then_waits_calmly(tmp_path:
         assert screen.times_drawn("\x1b") == 0, screen.output
 
 
-# -- the example -------------------------------------------------------------------------------------------------------
-
-
 async def test_the_example_serves_its_page_and_each_user_sees_only_their_own(tmp_path: Path) -> None:
     agent: Agent = replace(companion, model=ScriptedModel("Hello.", repeat=True))
     with socket.create_server(("127.0.0.1", 0)) as listening:

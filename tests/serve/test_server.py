@@ -25,8 +25,6 @@ from tests.play import cancelled, make_gate, make_tool, virtual_clock
 from tests.serve.clients import Heard, Pause, Person, answered, called, first_round, last_round, next_round, text_of
 from tests.serve.served import cleaner, echo, hopeless, last_result, planner, remove, square, talker
 
-# -- what is listed ---------------------------------------------------------------------------------------------------
-
 
 @virtual_clock
 async def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(mode: str) -> None:
@@ -45,9 +43,6 @@ async def test_every_agent_is_a_tool_with_schemas_of_what_it_takes_and_hands_in(
         bill = tools["planner"].output_schema or {}
         assert bill["properties"]["trip"] == {"$ref": "#/$defs/Trip"}
         assert bill["properties"]["total"]["type"] == "string"  # as it is written, not as it may be given
-
-
-# -- what a call gives ------------------------------------------------------------------------------------------------
 
 
 def test_a_text_is_given_as_text_alone(mode: str) -> None:
@@ -124,9 +119,6 @@ def test_an_output_that_cannot_be_written_as_json_is_an_error(mode: str) -> None
     result = called(create_mcp_server(odd), "odd", {"input": "Go"}, mode)
     assert result.is_error
     assert text_of(result).startswith("INTERNAL_ERROR: The output is not JSON: Odd(number=1).")
-
-
-# -- while it goes on -------------------------------------------------------------------------------------------------
 
 
 @virtual_clock
@@ -225,9 +217,6 @@ async def test_the_budget_of_the_host_holds_for_all_calls_together(mode: str) ->
         assert text_of(await client.call_tool("spender", {"input": "Go"})) == "Spent."
         result = await client.call_tool("spender", {"input": "Go"})
         assert text_of(result).startswith("BUDGET_EXCEEDED: "), text_of(result)
-
-
-# -- questions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -334,9 +323,6 @@ async def test_a_client_that_never_answers_loses_its_run_in_the_end() -> None:
         (ended,) = [event for event in events if isinstance(event, RunFailed)]
         assert "the client did not answer within 30 s" in ended.error.message
         assert (await last_round(client, "cleaner", asked, YES)).startswith("NO_SUCH_CALL: ")
-
-
-# -- what cannot be served --------------------------------------------------------------------------------------------
 
 
 async def test_the_first_of_five_who_answer_is_heard_and_the_others_are_told_who_that_was() -> None:

@@ -63,9 +63,6 @@ async def read(skills: Skills, *loads: Mapping[str, object], gate: Gate | None =
     return texts(result)
 
 
-# -- what a model reads ------------------------------------------------------------------------------------------------
-
-
 async def test_names_and_descriptions_are_told_at_first_the_rest_when_it_is_loaded(shelf: Shelf) -> None:
     folder = shelf.add(reference__md="The fields.")
     shelf.add("letters")
@@ -162,9 +159,6 @@ async def test_a_sub_agent_loads_skills_of_its_own(shelf: Shelf) -> None:
     assert "Ask first." in seen[0]
 
 
-# -- what is allowed, and what is trusted ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("untrusted", [False, True])
 @pytest.mark.parametrize("mode", ["strict", "balanced", "plan"])
 async def test_loading_is_reading_and_a_rule_may_forbid_it(shelf: Shelf, mode: Any, untrusted: bool) -> None:  # noqa: ANN401 - a mode
@@ -202,9 +196,6 @@ async def test_the_text_of_an_untrusted_skill_taints(shelf: Shelf, untrusted: bo
         model = ScriptedModel([call("skill", name="pdf-forms", id="s"), write, "Done."])
         await run(Agent(name="clerk", model=model, tools=tools, gate=TaintGate()), "Go.")
     assert (shelf.root / "x.txt").exists() is not untrusted
-
-
-# -- what is wrong with a skill ----------------------------------------------------------------------------------------
 
 
 def front(*lines: str) -> str:

@@ -68,9 +68,6 @@ def test_what_cannot_be_unpacked_is_told(stored: bytes) -> None:
         unpack(stored)
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
-
-
 def two_messages() -> list[SessionRecord]:
     """Return the records of a conversation of two messages, of which one is packed."""
     messages = [Message("user", (Text("Hi."),)), Message("assistant", (Text("hello " * 500),))]

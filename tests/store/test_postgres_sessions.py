@@ -44,9 +44,6 @@ def texts(sessions: PostgresSessions, id: str = "a") -> list[str]:
     return [each.text for each in sessions.messages(id)]
 
 
-# -- its tables --------------------------------------------------------------------------------------------------------
-
-
 async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -> None:
     changed(database, "CREATE SCHEMA other")
     there = f"{database}&options={quote('-c search_path=other')}"
@@ -57,9 +54,6 @@ async def test_of_two_schemas_each_has_its_own_session_of_an_id(database: str) -
         await here.prompt("Here.")
         await elsewhere.prompt("There.")
     assert (texts(PostgresSessions(database))[0], texts(PostgresSessions(there))[0]) == ("Here.", "There.")
-
-
-# -- damage ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -103,9 +97,6 @@ async def test_a_session_that_is_deleted_while_it_is_open_says_so(emptied: str) 
             await chat.prompt("Two.")
         assert not e.value.may_pass
     assert PostgresSessions(emptied).sessions() == []
-
-
-# -- when it is away ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_chat_goes_on_when_the_database_was_stopped_in_the_middle(

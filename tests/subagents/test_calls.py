@@ -166,9 +166,6 @@ def test_it_is_untrusted_if_a_tool_behind_it_is() -> None:
     assert not Subagents(agent("scout")).untrusted
 
 
-# -- which mode a call means -------------------------------------------------------------------------------------------
-
-
 ITEM = {"agent": "scout", "task": "look"}
 ITEMS = (calls.Item(agent="scout", task="look"),)
 
@@ -257,9 +254,6 @@ async def test_a_program_gets_misuse_as_an_exception(stage: Stage) -> None:
         await crew.execute({})
     with pytest.raises(SubagentMisused, match="no sub-agent 'nobody'"):
         await crew.run("nobody", "look")
-
-
-# -- another model ----------------------------------------------------------------------------------------------------
 
 
 async def test_another_model_needs_somebody_who_makes_it(stage: Stage) -> None:  # S1.2

@@ -94,9 +94,6 @@ def _again(agent: Agent[Any]) -> Agent[Any]:
     return Agent(name=agent.name, model=ScriptedModel([call("give_up")]), tools=agent.tools)
 
 
-# -- blank answers ----------------------------------------------------------------------------------------------------
-
-
 async def test_a_blank_last_answer_of_a_text_sub_agent_is_no_output_and_no_error(stage: Stage) -> None:  # S1.3
     def silent() -> Agent:
         return scout(stage, " \n ", name="silent")
@@ -117,8 +114,6 @@ async def test_a_blank_last_answer_of_a_text_sub_agent_is_no_output_and_no_error
     with pytest.raises(SubagentFailed):
         await Subagents(typed).execute({"agent": "typed", "task": "go"})
 
-
-# -- collaborators ----------------------------------------------------------------------------------------------------
 
 JOIN = {"agent": "scout", "task": "look", "name": "ann"}
 

@@ -23,9 +23,6 @@ SHORT = ModelSettings(max_tokens=500)
 LATER = {"agent": "scout", "task": "look", "background": True}
 
 
-# -- background -------------------------------------------------------------------------------------------------------
-
-
 async def test_background_work_is_refused_where_nobody_awaits_it(stage: Stage) -> None:  # S1.6
     [error] = errors(await play(stage, Subagents(scout(stage)), LATER))
     assert error.startswith("Error: Background work is not available here: nobody would await it.")
@@ -216,9 +213,6 @@ async def test_depth_rises_in_the_background_too() -> None:  # S1.6, S16.11
         await tasks.wait()
     assert depths == [0, 1, 2, 3, 4, 5]
     assert any("at depth 6" in text for text in told)
-
-
-# -- teams ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass

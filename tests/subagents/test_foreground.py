@@ -32,9 +32,6 @@ def tasks(*pairs: tuple[str, str]) -> list[dict[str, str]]:
     return [{"agent": agent, "task": task} for agent, task in pairs]
 
 
-# -- single -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_sub_agent_gets_its_task_and_nothing_of_its_parents_conversation(stage: Stage) -> None:  # S1.1
     result = await play(stage, Subagents(scout(stage, "found", system="Look well.")), LOOK)
     assert transcript(stage.messages(1)) == [("user", "look")]
@@ -179,9 +176,6 @@ async def test_an_optional_second_parameter_of_on_message_is_left_alone(stage: S
     assert heard == ["mine", "mine"]
 
 
-# -- parallel ---------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_results_come_in_the_order_of_the_tasks_however_they_end() -> None:  # S1.4
     def late(n: int) -> Policy:
@@ -245,9 +239,6 @@ async def test_without_a_limit_any_number_of_tasks_will_do() -> None:  # S1.9
     crew = Subagents(Agent(name="scout", model=echo()), max_tasks=None)
     result = instance_of(ParallelResult, await crew.execute({"tasks": tasks(*[("scout", str(n)) for n in range(20)])}))
     assert result.summary == "20/20 succeeded"
-
-
-# -- chain ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_chain_hands_on_what_came_before(stage: Stage) -> None:  # S1.5
@@ -327,9 +318,6 @@ async def test_a_stopped_chain_goes_on_at_its_step(stage: Stage) -> None:
 async def test_a_chain_with_typed_steps_gives_a_program_the_last_value(stage: Stage) -> None:
     result = instance_of(ChainResult, await Subagents(counter(stage)).execute({"chain": tasks(("counter", "a"))}))
     assert result.value == Count(total=4, places=["attic"])
-
-
-# -- whatever goes wrong -----------------------------------------------------------------------------------------------
 
 
 Make = Callable[[Stage], Agent[Any, Any]]

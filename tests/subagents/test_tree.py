@@ -35,9 +35,6 @@ PAIR = {"tasks": [{"agent": "scout", "task": "a"}, {"agent": "scout", "task": "b
 LOOK = {"agent": "scout", "task": "look"}
 
 
-# -- usage ------------------------------------------------------------------------------------------------------------
-
-
 async def test_the_usage_of_children_is_part_of_their_parents(stage: Stage) -> None:  # 4.6, 4.11
     crew = Subagents(scout(stage, call("look", id="a"), "found"))
     model = stage.model([call("subagent", LOOK, id="m"), "middle done"], repeat=True)
@@ -107,9 +104,6 @@ async def test_the_usage_of_a_child_can_be_seen_while_it_works(stage: Stage) -> 
     assert seen == [1, 3, 4]
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_child_that_finds_too_little_left_fails_and_so_does_its_parent(stage: Stage) -> None:
     answer = say("found", usage=Usage(requests=1, input_tokens=2_900, output_tokens=10))
     crew = Subagents(scout(stage, answer, settings=ModelSettings(max_tokens=300)))
@@ -163,9 +157,6 @@ async def test_a_price_is_needed_where_the_parent_limits_the_cost(stage: Stage) 
     model = stage.model([call("subagent", LOOK, id="a"), "done"], price=price)
     boss = Agent(name="lead", model=model, tools=[Subagents(unpriced)], limits=Limits(cost=1.0))
     assert "MODEL_UNAVAILABLE" in errors(await run(boss, "Go."))[0]
-
-
-# -- events -----------------------------------------------------------------------------------------------------------
 
 
 def of_path(events: list[Event], path: tuple[str, ...]) -> list[Event]:
@@ -237,9 +228,6 @@ async def test_where_nobody_listens_children_make_no_events(stage: Stage) -> Non
     assert watches == [None]
 
 
-# -- gates ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Guarding:
     """A gate that keeps what it was asked, and answers."""
@@ -281,9 +269,6 @@ async def test_an_approval_of_a_grandchild_is_asked_for_at_the_root(stage: Stage
         await chat.prompt("Go.")
     assert paths == [("lead", "middle#1", "scout#1")]
     assert [result.text for result in stage.tool_results(3)] == ["found here"]
-
-
-# -- stopping ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [LOOK, PAIR, {"chain": [LOOK, LOOK]}])
@@ -363,9 +348,6 @@ async def test_a_busy_child_that_never_waits_stops_at_its_parents_deadline() -> 
     assert result.code == "BUDGET_EXCEEDED"
 
 
-# -- depth ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("mode", ["single", "parallel", "chain"])
 async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16.11
     deepest: list[int] = []
@@ -383,9 +365,6 @@ async def test_no_sub_agent_is_deeper_than_five(mode: str) -> None:  # S1.6, S16
     result = await run(agent, "Go.")
     assert deepest == [0, 1, 2, 3, 4, 5]
     assert succeeded(result).output == "done"
-
-
-# -- the journal ------------------------------------------------------------------------------------------------------
 
 
 async def test_what_children_did_before_a_death_is_not_done_again() -> None:  # 4.9

@@ -135,9 +135,6 @@ def broken_off(
     return replace(whole, twist=Twist(after_events=after_events, insert=event(error)))
 
 
-# -- as bytes ----------------------------------------------------------------------------------------------------------
-
-
 def event(chunk: object) -> bytes:
     """Return a chunk as an event; they bear no names (section 5)."""
     return b"data: " + orjson.dumps(chunk) + b"\r\n\r\n"

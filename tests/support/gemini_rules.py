@@ -120,9 +120,6 @@ def judge(model: str, body: Json, headers: Mapping[str, str], *, memory: Memory 
     return broken_rules(RULES, Request(model, body, headers, memory))
 
 
-# -- what rules look for -----------------------------------------------------------------------------------------------
-
-
 def _is_of_the_other(part: Item, role: str) -> bool:
     is_models = bool({"functionCall", "thought", "thoughtSignature"} & part.data.keys())
     return (is_models and role != "model") or ("functionResponse" in part.data and role != "user")
@@ -179,8 +176,6 @@ def _is_strange_file(part: Item) -> bool:
 def _about(model: str, config: Json) -> Callable[[Request], object]:
     return lambda request: vars(request).update(model=model, body={**request.body, "generationConfig": config})
 
-
-# -- the table ---------------------------------------------------------------------------------------------------------
 
 _FILE: Final = "contents.0.parts.1.inlineData"
 _PART: Final = "contents.1.parts.1"

@@ -43,9 +43,6 @@ def _told(record: RunRecord) -> str:
     return "\n".join(["Its events:", *(f"  {event}" for event in record.events), f"It ended with {ended!r}"])
 
 
-# -- how it ends ------------------------------------------------------------------------------------------------------
-
-
 def ending_faults(record: RunRecord) -> Iterator[str]:
     """One ending out of the closed set; CancelledError only for a task that was cancelled."""
     if record.result is None:
@@ -122,9 +119,6 @@ def _gave_up(record: RunRecord) -> bool:
     if record.watch == "nobody":
         return record.result is None or record.result.metadata.latency_s >= GRACE_S
     return any(isinstance(event, kinds.CallAbandoned) for event in own_events(record))
-
-
-# -- what it carries --------------------------------------------------------------------------------------------------
 
 
 def history_faults(record: RunRecord, result: AnyResult) -> Iterator[str]:

@@ -187,9 +187,6 @@ def _message(message: Item) -> Turn:
     return Turn(message.where, message.role, tuple(blocks))
 
 
-# -- what rules look for -----------------------------------------------------------------------------------------------
-
-
 def _against_types(request: Request) -> list[str]:
     errors = messages_type_errors(request.body)
     if errors and any(request.memory.knows(block.data) for message in request.messages for block in message.blocks):
@@ -301,8 +298,6 @@ def _changed_answers(request: Request) -> Iterator[str]:
             found = blocks[index] if 0 <= index < len(blocks) else None
             yield f"{turn.where}: served {echo.served.blocks[echo.changed]}, came back {found}"[:500]
 
-
-# -- the table ---------------------------------------------------------------------------------------------------------
 
 _FIRST, _LAST = "messages.1.content.0", "messages.2.content"
 _FORM = "output_config.format.schema"

@@ -201,9 +201,6 @@ def is_object_text(value: object) -> bool:
         return False
 
 
-# -- what rules look for -----------------------------------------------------------------------------------------------
-
-
 def _against_types(request: Request) -> list[str]:
     service = request.service
     echoed = () if service.reasoning_field is None or service.thinks_in_content else (service.reasoning_field,)
@@ -306,8 +303,6 @@ def _calls_without_reasoning(request: Request) -> Iterator[Item]:
 def _speaks_with(service: Service) -> Callable[[Request], object]:
     return lambda request: vars(request).update(service=service)
 
-
-# -- the tables --------------------------------------------------------------------------------------------------------
 
 _MARK: Json = {"cache_control": {"type": "ephemeral"}}
 _MARKED: Json = {"type": "text", "text": "Hm.", **_MARK}

@@ -18,9 +18,6 @@ from tests.support.openai_rules import Service
 DONE = b"data: [DONE]\n\n"
 
 
-# -- Chat Completions --------------------------------------------------------------------------------------------------
-
-
 def chat_parts(
     answer: Answer, *, stream: bool, usage: bool, model: str, seed: int, reasoning_field: str | None
 ) -> list[bytes]:
@@ -163,9 +160,6 @@ def _said_by(service: Service, part: bytes, answer: Answer) -> bytes:
         usage["completion_tokens"] = answer.usage.output - (answer.usage.reasoning or 0)
     whole = orjson.dumps(chunk)
     return b"data: " + whole + b"\n\n" if part.startswith(b"data: ") else whole
-
-
-# -- Responses ---------------------------------------------------------------------------------------------------------
 
 
 def responses_parts(answer: Answer, *, stream: bool, encrypted: bool, model: str, seed: int) -> list[bytes]:

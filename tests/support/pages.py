@@ -105,9 +105,6 @@ def _compare(example: Example) -> str | None:
     return f"the page shows:\n{expected}\nthe block before it prints:\n{printed}"
 
 
-# -- the text around the blocks ---------------------------------------------------------------------------------------
-
-
 def prose(page: Path) -> str:
     """Return the page's text with the inside of fenced blocks blanked out, line for line."""
     return FENCED.sub(lambda block: "\n" * block.group().count("\n"), page.read_text(encoding="utf-8"))

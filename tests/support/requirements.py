@@ -50,9 +50,6 @@ def cited(text: str) -> Iterator[str]:
             yield f"{letter}{number}"
 
 
-# -- tests ------------------------------------------------------------------------------------------------------------
-
-
 def holders_in_tests(folder: Path = ROOT / "tests") -> Iterator[tuple[str, Holder]]:
     """Give each number that a comment in the tests cites, with the test that the comment belongs to."""
     for path in sorted(folder.rglob("*.py")):
@@ -90,9 +87,6 @@ def _owner(spans: list[tuple[int, int, str]], line: int) -> tuple[int, str]:
     return 0, ""
 
 
-# -- pages ------------------------------------------------------------------------------------------------------------
-
-
 def holders_in_pages(folder: Path = ROOT / "docs") -> Iterator[tuple[str, Holder]]:
     """Give each number that a page cites, with the heading above the citation."""
     for page in sorted(folder.rglob("*.md")):
@@ -102,9 +96,6 @@ def holders_in_pages(folder: Path = ROOT / "docs") -> Iterator[tuple[str, Holder
             for number in cited(mark.group(1)):
                 path = page.relative_to(folder.parent).as_posix()
                 yield number, Holder(path, text.count("\n", 0, mark.start()), above[-1])
-
-
-# -- the map ----------------------------------------------------------------------------------------------------------
 
 
 @cache

@@ -36,9 +36,6 @@ name = "The source"
 _WORKER_ELSEWHERE = "https://unpkg.com/iframe-worker/shim"
 
 
-# -- the pages that are built from -------------------------------------------------------------------------------------
-
-
 def staged(page: Path, docs: Path = DOCS, *, address: str = pages.ADDRESS) -> str:
     """Return the page with links to the repository, or with none, in place of those that leave the site."""
 
@@ -134,9 +131,6 @@ def configuration(address: str = pages.ADDRESS) -> str:
     return with_navigation + (_SOURCE.format(address=address) if address else "")
 
 
-# -- what the builder leaves to do --------------------------------------------------------------------------------
-
-
 def keep_at_home(html: str) -> str:
     """Let a page load the worker of its search from the site; the builder names one on another host."""
     bundle = re.search(r'src="([^"]*)assets/javascripts/bundle', html)
@@ -155,9 +149,6 @@ def write_texts() -> None:
         links = [f"- [{title(page)}]({site_url(pages.ADDRESS)}{page.relative_to(DOCS).as_posix()})" for page in below]
         rows += ["", f"## {heading}", "", *links]
     (BUILT / "llms.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-# -- the check of what was built ---------------------------------------------------------------------------------------
 
 
 class Built(HTMLParser):

@@ -34,9 +34,6 @@ _EVENTS_AFTER_BLOCKS: Final = 2
 """`message_delta` and `message_stop`."""
 
 
-# -- messages, neutral -------------------------------------------------------------------------------------------------
-
-
 def neutral(messages: Iterable[parts.Message]) -> list[parts.Message]:
     """Return messages as they compare equal however they travelled.
 
@@ -65,9 +62,6 @@ def _neutral_block(block: parts.Block) -> parts.Block:
 
 def _compact(json: str) -> str:
     return orjson.dumps(orjson.loads(json)).decode()
-
-
-# -- what is asked -----------------------------------------------------------------------------------------------------
 
 
 def request_of(body: Json) -> Request:
@@ -141,9 +135,6 @@ def _source(block: Json) -> parts.Source:
     if source.get("type") == "url":
         return parts.Url(as_text(source["url"]))
     return parts.Base64(as_text(source["data"]), as_text(source["media_type"]))
-
-
-# -- what is answered --------------------------------------------------------------------------------------------------
 
 
 def reply_of(answer: ScriptedModel, *, turn: int, broken: tuple[int, str] | None = None) -> wire.Reply:

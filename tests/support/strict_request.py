@@ -107,9 +107,6 @@ class StrictRequest:
         return [tool.under(self.schema_key) for tool in self.tools if tool.data.get(self.schema_key) is not None]
 
 
-# -- rules -------------------------------------------------------------------------------------------------------------
-
-
 class _Gone(Enum):
     GONE = "gone"
 
@@ -173,8 +170,6 @@ def make(change: Change[R_contra], request: R_contra) -> None:
         else:
             cast("dict[object, object]", place)[int(last) if last.isdigit() else last] = value
 
-
-# -- what all providers refuse -----------------------------------------------------------------------------------------
 
 KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 

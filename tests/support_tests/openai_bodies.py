@@ -17,9 +17,6 @@ def strict() -> Json:
     return parameters(required=["sql", "limit"], additionalProperties=False)
 
 
-# -- Chat Completions --------------------------------------------------------------------------------------------------
-
-
 def tool(name: str = "query", schema: Json | None = None, **more: object) -> Json:
     function = {"name": name, "description": "Run one query.", "parameters": schema or parameters(), **more}
     return {"type": "function", "function": function}
@@ -91,9 +88,6 @@ CHAT: dict[str, Json] = {
         response_format={"type": "json_schema", "json_schema": {"name": "report", "schema": strict(), "strict": True}},
     ),
 }
-
-
-# -- Responses ---------------------------------------------------------------------------------------------------------
 
 
 def flat(name: str = "query", schema: Json | None = None, *, strict: bool = False) -> Json:

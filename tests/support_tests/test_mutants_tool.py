@@ -119,9 +119,6 @@ def test_what_nobody_could_see_does_not_count() -> None:
     assert rate([*made, killed, *[Judged(seed=1, place="a:2", old="", new="", verdict="gap")] * 3]) == 0.25
 
 
-# -- gate 9 ------------------------------------------------------------------------------------------------------------
-
-
 def test_of_the_last_faults_enough_were_killed_and_each_survivor_is_judged() -> None:
     judged = load(Path(__file__).parents[2] / "tools" / "mutants.jsonl")[-200:]
     assert rate(judged) >= 0.8

@@ -95,9 +95,6 @@ every_wire = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES)
 either = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 
 
-# -- every server ------------------------------------------------------------------------------------------------------
-
-
 @every_wire
 async def test_a_bad_request_gets_an_error_and_fails_the_block(wire: Wire) -> None:
     async def ask_badly() -> None:
@@ -200,9 +197,6 @@ async def test_thinking_is_bound_to_the_conversation_before_it_if_that_is_asked_
         assert len(api.violations) == n_violations
 
 
-# -- streams: that the official SDKs read them as our adapters do is in `tests/models/test_http.py` --------------------
-
-
 def events_in(stream: bytes) -> list[Json]:
     return [orjson.loads(line[6:]) for line in stream.split(b"\n") if line.startswith(b"data: {")]
 
@@ -238,8 +232,6 @@ async def test_streams_have_the_events_of_the_real_ones() -> None:
     ]
     assert (last["choices"], as_object(last["usage"])["total_tokens"]) == ([], 34)
 
-
-# -- what the judges remember, and how services differ -----------------------------------------------------------------
 
 judged: Final = partial(messages_rules.judge, headers=messages_bodies.HEADERS)
 judged_chat: Final = partial(openai_rules.judge, "chat", headers=openai_bodies.HEADERS)

@@ -17,8 +17,6 @@ from journeyman.tools.background import TaskContext
 from tests.play import Door, Recorder, cancelled, make_gate, make_tool, on_virtual_clock, raising, virtual_clock
 from tests.tasks.works import Told, ended, giving, heeding, sleeping, stubborn
 
-# -- starting ----------------------------------------------------------------------------------------------------------
-
 
 @virtual_clock
 async def test_a_task_can_be_seen_before_start_returns() -> None:
@@ -109,9 +107,6 @@ async def test_a_task_outlives_the_run_that_was_cancelled(door: Door) -> None:
         door.opened.set()
         await tasks.wait("bg-1")
         assert tasks.get("bg-1").result == "let go"
-
-
-# -- ending ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -259,9 +254,6 @@ def test_work_that_ends_the_program_leaves_no_task_running_and_is_told_of() -> N
     assert ([info.status for info in made[0].list()], told) == (["killed", "killed"], ["bg-1", "bg-2"])
 
 
-# -- leaving -----------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_leaving_because_of_an_error_stops_everything_as_well() -> None:
     tasks = Tasks()
@@ -310,9 +302,6 @@ async def test_work_that_is_being_left_starts_nothing_more() -> None:
         await asyncio.sleep(1)
     assert [(info.id, info.status) for info in tasks.list()] == [("bg-1", "killed")]
     assert "not open" in (tasks.get("bg-1").error or "")
-
-
-# -- waiting -----------------------------------------------------------------------------------------------------------
 
 
 @virtual_clock
@@ -375,9 +364,6 @@ async def test_a_task_cannot_wait_for_itself(where: Literal["work", "notificatio
         tasks.start(waiting if where == "work" else giving("x"), description="wait")
         await tasks.wait()
     assert caught == ["Task bg-1 cannot wait for its own end: that would never come."]
-
-
-# -- watching ----------------------------------------------------------------------------------------------------------
 
 
 @virtual_clock

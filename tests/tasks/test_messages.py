@@ -79,9 +79,6 @@ async def test_a_blank_message_is_refused() -> None:
             tasks.message("bg-1", " \n")
 
 
-# -- the tools of a model ----------------------------------------------------------------------------------------------
-
-
 async def asked(tasks: Tasks, name: str, **arguments: object) -> str:
     """Call a tool of the tasks as a model does, and return what it reads; errors in front of what they say."""
     (found,) = [each for each in tasks.tools() if each.name == name]

@@ -85,9 +85,6 @@ def test_no_field_can_say_more_than_itself(text: str) -> None:  # S16.12
     assert [child.text for child in root if child.tag in ("task-id", "type", "status")] == ["bg-1", "agent", "failed"]
 
 
-# -- who is told -------------------------------------------------------------------------------------------------------
-
-
 @virtual_clock
 async def test_a_chat_that_goes_on_is_told_when_it_would_stop(door: Door) -> None:
     async def answering(request: object) -> str:
@@ -180,9 +177,6 @@ async def test_a_gate_does_not_take_a_notice_for_the_words_of_the_user() -> None
         (refused,) = [block.text for block in chat.messages[-2].content if isinstance(block, ToolResult)]
         assert "the model wrote this after it had read what is not trusted: task_output" in refused
     assert sent == []
-
-
-# -- the output --------------------------------------------------------------------------------------------------------
 
 
 async def writing(task: TaskContext) -> str:
@@ -334,9 +328,6 @@ async def test_the_output_of_one_task_may_be_opened_elsewhere_and_asynchronously
         await ended(tasks, giving("x"))
         assert [info.output_path for info in tasks.list()] == ["bg-1/write", None]
     assert len(paper.lines) == 3
-
-
-# -- chats that were left or reset -------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

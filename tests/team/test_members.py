@@ -209,9 +209,6 @@ async def test_mail_may_end_a_member_before_another_turn(recorder: Recorder) -> 
     assert lives(recorder.events, "ada") == [(1, "working"), (1, "idle"), (1, "gone")]
 
 
-# -- what surrounds it ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [("append", ["team", "own"]), ("prepend", ["own", "team"]), ("replace", ["own"]), ("whatever", ["team", "own"])],

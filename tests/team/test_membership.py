@@ -132,9 +132,6 @@ async def test_who_a_member_is_can_be_asked_in_its_tools_only() -> None:
     assert current_conversation.get().member is None
 
 
-# -- letting members go ------------------------------------------------------------------------------------------------
-
-
 async def timed(work: Awaitable[ShutdownResult]) -> tuple[ShutdownResult, float]:
     """Return how members ended, and how many seconds that took."""
     clock = asyncio.get_running_loop().time

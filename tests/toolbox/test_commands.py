@@ -66,9 +66,6 @@ async def assert_cancelled(running: asyncio.Task[Result[str]], folder: Path) -> 
     assert not any(map(is_alive, pids(folder) if (folder / "pid").exists() else []))
 
 
-# -- results -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("command", "text"),
     [
@@ -129,9 +126,6 @@ async def test_long_output_keeps_its_beginning_and_its_end_and_all_of_it_in_a_fi
     assert (lines.count("\n"), "[Cut here: all 10,000 bytes are in " in lines) == (2_000, True)
     player.workspace.close()
     assert not whole.parent.exists()
-
-
-# -- the end of all processes ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -228,9 +222,6 @@ async def test_no_descriptor_is_left_open(player: Player) -> None:
 LEFT = "[It left processes running. They were ended.]"
 
 
-# -- the keeper, which is the parent of a command on Linux -------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kill", "text"),
     [
@@ -314,9 +305,6 @@ async def test_commands_run_without_a_keeper_where_python_cannot_be_started(
     assert await impatient(folder).text("bash", command="sleep 100", timeout_s=0.2) == (
         "[timed out after 0.2 s and was ended with all its processes]"
     )
-
-
-# -- time, environment, background -------------------------------------------------------------------------------------
 
 
 async def test_the_model_cannot_ask_for_more_time_than_is_allowed(folder: Path) -> None:

@@ -20,9 +20,6 @@ def edited(text: str, old: str, new: str, *, every: bool = False) -> tuple[str, 
     return found.how, replace_matches(text, found.matches)
 
 
-# -- how it is found ---------------------------------------------------------------------------------------------------
-
-
 # The very text, whatever its line endings. Then quotes, dashes and blanks may differ, and lines that do not change stay
 # as they are. Then the indentation may differ, and the new text is moved.
 FOUND: dict[str, list[tuple[str, str, str, str]]] = {
@@ -95,9 +92,6 @@ def test_more_than_one_place_is_found_also_where_they_overlap() -> None:
     found = existing(find("aaa", "aa", "b", every=False))
     assert [match.start for match in found.matches] == [0, 1]
     assert edited("aaaa", "aa", "b", every=True) == ("exact", "bb")
-
-
-# -- what it says ------------------------------------------------------------------------------------------------------
 
 
 async def write(player: Player, folder: Path, text: str) -> None:
@@ -187,8 +181,6 @@ async def test_a_text_that_is_hard_to_search_is_searched_to_the_end(
     # To compare each line, or character, with each would not end within the time of a test.
     assert "old_text is" in await player.refused("edit", path="a.py", old_text=old, new_text="x")
 
-
-# -- that nothing else changes -----------------------------------------------------------------------------------------
 
 PIECES = st.sampled_from(
     [

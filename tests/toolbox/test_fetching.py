@@ -96,8 +96,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     return known
 
 
-# -- which addresses are asked -----------------------------------------------------------------------------------------
-
 NOT_PUBLIC = [
     *("127.0.0.1", "127.255.0.1", "0.0.0.0", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1"),
     *("169.254.169.254", "100.64.0.1", "192.0.0.1", "198.18.0.1", "192.0.2.1", "224.0.0.1"),
@@ -186,9 +184,6 @@ async def test_a_host_that_does_not_exist_or_answer_is_an_error(names: dict[str,
     assert "cannot be fetched" in text
 
 
-# -- redirects ---------------------------------------------------------------------------------------------------------
-
-
 def redirecting(**targets: str) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         target = targets.get(request.path.strip("/"))
@@ -240,9 +235,6 @@ async def test_redirects_without_an_end_are_given_up() -> None:
         assert len(there.asked) == 6
 
 
-# -- limits ------------------------------------------------------------------------------------------------------------
-
-
 async def endless(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
@@ -284,9 +276,6 @@ async def test_a_packed_page_is_unpacked_and_one_that_explodes_is_cut(pack: Call
     async with site(handle) as there:
         assert (await fetched(f"{there.url}/short")).endswith("\n\nshort")
         assert "only the first 1,000 bytes" in await fetched(f"{there.url}/bomb", max_bytes=1_000)
-
-
-# -- what comes back ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_result_is_marked_as_untrusted_and_says_so() -> None:
@@ -393,9 +382,6 @@ async def test_packing_that_was_not_asked_for_is_refused_and_what_is_read_is_ask
         assert "packed as br, which was not asked for" in await refused(there.url)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_file_is_fetched_with_what_it_is() -> None:
     async with site(page(PNG, "application/octet-stream")) as here:
         image = await with_bytes(Image.from_url(f"{here.url}/a.png"), allow=HERE)
@@ -432,9 +418,6 @@ async def test_what_is_no_such_file_is_refused_in_one_sentence(handler: Handler,
         with pytest.raises(ValueError, match=re.escape(words)) as raised:
             await with_bytes(Image.from_url(f"{here.url}/a.png"), allow=allow, max_bytes=50_000)
     assert "\n" not in str(raised.value)
-
-
-# -- proxies -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_proxy_is_asked_for_the_address_that_was_checked(

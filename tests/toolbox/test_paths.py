@@ -114,8 +114,6 @@ async def test_a_loop_of_links_is_an_error(player: Player, folder: Path) -> None
     await player.refused("write", path="a/x", content="x")
 
 
-# -- any path, any links -----------------------------------------------------------------------------------------------
-
 NAMES = st.sampled_from(["a", "b", "c", "..", ".", "", "outside", "project", "secret.txt", "…", "a b", "x" * 300])
 PATHS = st.lists(NAMES, max_size=6).map("/".join) | st.lists(NAMES, max_size=6).map(
     lambda names: "/".join(["", *names])

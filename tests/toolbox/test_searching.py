@@ -88,9 +88,6 @@ async def test_folders_may_be_as_deep_as_they_like(player: Player) -> None:
     assert "d/" in (await player.result("read", path="d")).text
 
 
-# -- glob --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("pattern", "path", "found"),
     [
@@ -166,9 +163,6 @@ def test_a_pattern_matches_whole_paths(pattern: str, matching: Sequence[str], ot
     assert [path for path in others if match(path)] == []
 
 
-# -- grep --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("arguments", "lines"),
     [
@@ -237,8 +231,6 @@ async def test_an_unlucky_expression_finds_nothing_and_ends(player: Player, fold
     text = await player.text("grep", pattern="^(a+)+$")  # an engine that goes back to try again would never end
     assert text == "No line matches ^(a+)+$."
 
-
-# -- that ripgrep, git and we find the same ---------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "b.py", "c.txt", ".d", "build", "x.log", ".git", "src", "a b", "\u00e4", "a*b", "-"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
@@ -366,9 +358,6 @@ async def test_a_ripgrep_that_fails_is_done_without(folder: Path, tmp_path: Path
         assert await player.text("grep", pattern="^x", path=path) == "src/a.txt\n1:x"
 
 
-# -- ls ----------------------------------------------------------------------------------------------------------------
-
-
 async def test_a_folder_is_shown_as_a_tree(player: Player, folder: Path) -> None:
     fill(folder, {"src/a/b.py": "", "src/c.py": "", "node_modules/x/y.js": "", ".git/config": "", "z.txt": ""})
     (folder / "link").symlink_to("src")
@@ -392,9 +381,6 @@ def test_a_search_that_takes_too_long_is_given_up(player: Player) -> None:
     with pytest.raises(ToolRefused, match="Search in a folder further down") as refused:
         list(files_below(bench, bench.reach.locate("."), Deadline(0.0)))
     assert refused.value.kind == "timeout"
-
-
-# -- what a search may cost --------------------------------------------------------------------------------------------
 
 
 async def test_a_pattern_that_would_take_long_is_refused_with_what_to_do(folder: Path) -> None:

@@ -56,8 +56,6 @@ async def found(query: str, **options: object) -> list[str]:
 WORDS = "is not found: tool_search takes words alone. Try"
 LONG = f'- query: String should have at most 1000 characters, got "{"x" * 60}"… (1,001 characters)'
 
-# -- finding -----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("query", "names"),
@@ -95,9 +93,6 @@ async def test_what_is_found_has_what_it_takes_to_call_it_and_the_description_ha
     told = {"name": "find_customer", "description": "Look a customer up in the register."}
     assert shown == {**told, "input_schema": find_customer.spec.input_schema}
     assert search.description.endswith("There are 3: find_customer, send_invoice, weather.")
-
-
-# -- calling -----------------------------------------------------------------------------------------------------------
 
 
 async def called(
@@ -211,9 +206,6 @@ async def test_the_tools_that_the_model_is_told_of_never_change_in_a_run() -> No
     assert len({id(request.prefix) for request in script.requests}) == 1
 
 
-# -- what is declared --------------------------------------------------------------------------------------------------
-
-
 def with_effects(*effects: Effect | None) -> AnyTool:
     async def nothing() -> None:
         """Do it."""
@@ -244,9 +236,6 @@ def test_call_tool_is_untrusted_if_any_is_and_parallel_if_all_are() -> None:
 def test_two_tools_of_one_name_are_a_wrong_definition() -> None:
     with pytest.raises(DefinitionError, match="DUPLICATE_TOOL_NAME"):
         deferred_tools([find_customer, find_customer])
-
-
-# -- loaded by the provider --------------------------------------------------------------------------------------------
 
 
 async def searched_and_called() -> tuple[Result[str], list[dict[str, Any]], list[Event]]:

@@ -44,9 +44,6 @@ def test_a_workspace_without_a_folder_is_a_wrong_definition(folder: Path) -> Non
         Workspace(folder).tools("reed")  # pyright: ignore[reportArgumentType] - what a typing error leads to
 
 
-# -- files elsewhere ---------------------------------------------------------------------------------------------------
-
-
 async def test_files_in_memory_are_worked_on_like_others() -> None:
     files = InMemoryFiles({"/project/src/a.py": "one\n", "/secret.txt": "secret\n", "/project/.gitignore": "*.log\n"})
     player = Player(Workspace("/project", files=files))
@@ -79,9 +76,6 @@ def test_a_file_in_memory_is_no_folder_and_the_other_way_round() -> None:
         files.read("/a", 1)
     with pytest.raises(FileNotFoundError):
         files.list("/none")
-
-
-# -- the front page of the room ----------------------------------------------------------------------------------------
 
 
 def test_every_name_of_the_front_page_is_there_and_they_are_in_order() -> None:

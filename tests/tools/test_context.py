@@ -75,9 +75,6 @@ def test_the_context_knows_where_the_run_stands() -> None:
     assert (it.abort, it.tasks) == (signal, None)
 
 
-# -- state ------------------------------------------------------------------------------------------------------------
-
-
 # D30, which merged key by key
 @pytest.mark.parametrize(("before", "after"), [({"a": 1, "b": 2}, {"a": 3}), (1, None)])
 def test_a_state_is_replaced_whole_and_none_is_one_like_any_other(before: object, after: object) -> None:
@@ -137,9 +134,6 @@ def test_a_state_that_cannot_be_copied_is_an_error_that_says_what_to_do() -> Non
         context(States(run=[threading.Lock()])).run_state(list)
     with pytest.raises(TypeError, match="cannot be copied"):
         context().set_attempt_state({"lock": threading.Lock()})
-
-
-# -- ports ------------------------------------------------------------------------------------------------------------
 
 
 def test_progress_goes_to_whoever_listens_if_anybody_does() -> None:

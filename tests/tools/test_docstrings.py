@@ -120,8 +120,6 @@ def test_any_text_can_be_taken_apart(lines: list[str]) -> None:
     assert all(name.strip("*") in text for name in describe(text).parameters)
 
 
-# -- forms that are a little off ---------------------------------------------------------------------------------------
-
 SECTIONS = [
     "Args:\n    title (str) : In its own language.\n    page (int) : Counts from 1.",
     "Args:\n    title : In its own language.\n    page: Counts from 1.",

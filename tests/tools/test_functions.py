@@ -68,9 +68,6 @@ def problems_of(define: Callable[[], object]) -> list[str]:
     return [problem.code for problem in caught.value.problems]
 
 
-# -- what the model is told -------------------------------------------------------------------------------------------
-
-
 # R18, X7, D26
 def test_a_function_tells_its_name_its_description_and_its_parameters() -> None:
     assert query.spec == ToolSpec(
@@ -135,9 +132,6 @@ def test_a_description_in_the_annotation_wins_over_the_docstring() -> None:
         "amount": {"type": "integer", "description": "in cents", "exclusiveMinimum": 0}
     }
     assert pay.description == "Pay."
-
-
-# -- what may be a tool -----------------------------------------------------------------------------------------------
 
 
 class Counter:
@@ -266,9 +260,6 @@ async def test_a_decorated_tool_is_still_the_function_with_its_types() -> None:
     assert some in more
 
 
-# -- the context ------------------------------------------------------------------------------------------------------
-
-
 def test_the_context_is_given_and_hidden_whatever_its_parameter_is_called() -> None:
     @tool
     def first(run: ToolContext, text: str) -> str:
@@ -315,9 +306,6 @@ def test_types_of_the_function_around_are_found() -> None:
         return measure
 
     assert call(make(), '{"one": {"size": 3}}') == 3
-
-
-# -- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 # D44: all of them, at once, each with a hint
@@ -377,9 +365,6 @@ def test_a_right_tool_has_no_problems_and_can_be_renamed_and_told_apart() -> Non
         renamed.parse("{}")
     assert add != replace(add)
     assert len({add, query, add}) == 2
-
-
-# -- arguments --------------------------------------------------------------------------------------------------------
 
 
 # A36, R20

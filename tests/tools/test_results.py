@@ -283,9 +283,6 @@ def test_a_result_can_always_be_sent_as_utf_8() -> None:
     assert to_result("\ud83d\ude00").content == "😀"
 
 
-# -- long results -----------------------------------------------------------------------------------------------------
-
-
 # A19
 @pytest.mark.parametrize(
     ("value", "max_chars", "text"),
@@ -308,9 +305,6 @@ def test_the_texts_among_blocks_share_one_limit_and_pictures_are_kept() -> None:
         Text("ef\n[Cut: the first 2 of 4 characters.]"),
         Text("\n[Cut: the first 0 of 4 characters.]"),
     )
-
-
-# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def raised(error: BaseException) -> BaseException:
@@ -381,9 +375,6 @@ def test_any_data_becomes_a_text_that_can_be_sent(value: object) -> None:
     assert isinstance(text, str)
     assert text.strip()
     text.encode()
-
-
-# -- one text for equal values ----------------------------------------------------------------------------------------
 
 
 # R75

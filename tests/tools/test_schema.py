@@ -332,9 +332,6 @@ def test_every_parameter_with_an_impossible_type_is_a_problem() -> None:
     assert "errors.pydantic.dev" not in str(caught.value)
 
 
-# -- outputs ----------------------------------------------------------------------------------------------------------
-
-
 def nested(depth: int) -> str:
     return '{"label": "x", "children": [' * depth + '{"label": "x"}' + "]}" * depth
 
@@ -435,9 +432,6 @@ def test_a_dump_of_what_is_no_longer_the_type_still_is_one() -> None:
     assert output_schema(str).dump("\ud800") != b""
     assert output_schema(Cat).dump(None) != b""
     assert b"object" in output_schema(object).dump(object())
-
-
-# -- issues -----------------------------------------------------------------------------------------------------------
 
 
 def issues(parameters: list[Parameter], input_json: str) -> tuple[str, ...]:

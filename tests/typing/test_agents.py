@@ -81,9 +81,6 @@ def scripted(*answers: Any) -> Model:
     return ScriptedModel(answers)
 
 
-# -- what an agent hands in and takes ----------------------------------------------------------------------------------
-
-
 async def test_without_anything_an_agent_takes_and_gives_text() -> None:  # R67
     agent = Agent(name="a", model=scripted("Hello."))
     assert_type(agent, Agent[str, str])
@@ -177,9 +174,6 @@ async def test_a_stream_gives_events_and_the_result() -> None:  # R67, R74
     assert_type(events.result, Success[Report] | Failure)
 
 
-# -- what cannot be said -----------------------------------------------------------------------------------------------
-
-
 def test_reflection_and_submit_cannot_be_parted() -> None:  # R10, R17
     assert_type(Reflection(preview, submit=SubmitTool(name="hand_in")), Reflection[Report])
     assert Output(Report, reflection=preview_later).reflecting() is not None
@@ -226,9 +220,6 @@ def test_a_validator_takes_the_output_and_gives_nothing() -> None:  # R67
 def test_tools_are_tools_and_not_functions() -> None:  # R67
     with pytest.raises(DefinitionError):
         Agent(name="a", model="a:b", tools=[preview])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - not decorated
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
 
 
 @tool
@@ -279,9 +270,6 @@ async def test_state_has_the_type_that_was_asked_for() -> None:  # R67
     agent = Agent(name="a", model=scripted(call("count"), "Done."), tools=[count], run_state=lambda given: {given: 1})
     assert (await run(agent, "Go.")).unwrap() == "Done."
     assert seen == [1]
-
-
-# -- callbacks ---------------------------------------------------------------------------------------------------------
 
 
 async def test_callbacks_are_typed() -> None:  # R31, R32, R67

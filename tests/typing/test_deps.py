@@ -128,9 +128,6 @@ def scripted(*answers: Answer) -> ScriptedModel:
 HANDS_IN: Sequence[Answer] = (call("query", sql="x"), call("output", headline="May"), call("submit"))
 
 
-# -- what is inferred --------------------------------------------------------------------------------------------------
-
-
 async def test_deps_flow_from_the_agent_to_its_tools_and_functions() -> None:
     agent = Agent(
         name="a",
@@ -218,8 +215,6 @@ def test_a_tool_with_a_context_stays_what_it_was() -> None:
         def late(a: int, context: ToolContext[Db]) -> int:
             return a
 
-
-# -- what both refuse --------------------------------------------------------------------------------------------------
 
 READER = Agent(name="reader", model="nobody:x", deps=Db, tools=[query])
 

@@ -86,9 +86,6 @@ def test_skills_are_a_tool_that_needs_no_deps(tmp_path: Path) -> None:
     assert_type(Agent(name="a", model="a:b", deps=Db, tools=[skills, query]), Agent[str, str, Db])
 
 
-# -- what both refuse --------------------------------------------------------------------------------------------------
-
-
 async def codes(batch: Batch[Question, Report]) -> list[str]:
     return [result.code async for _, result in batch]
 

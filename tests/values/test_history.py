@@ -227,9 +227,6 @@ def test_what_providers_take_is_kept_in_loading(messages: list[Message]) -> None
     assert faults_of(made) == []
 
 
-# -- any messages at all ----------------------------------------------------------------------------------------------
-
-
 def a_result(text: str, is_error: bool, id: str) -> ToolResult:
     return ToolResult(text, is_error, id)
 

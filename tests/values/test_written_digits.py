@@ -68,8 +68,6 @@ def clerk() -> Agent[Any, Any]:
 MONEY, IN_TEXT = output_schema(Money), output_schema(Json[list[Decimal]])
 ARGUMENTS = Fields([Parameter(name="amount", annotation=Decimal), Parameter(name="at", annotation=int, default=0)])
 
-# -- into decimals ----------------------------------------------------------------------------------------------------
-
 
 def json_numbers() -> st.SearchStrategy[str]:
     digits = st.text("0123456789", min_size=1, max_size=40)
@@ -109,9 +107,6 @@ def test_other_types_take_long_numbers_as_before() -> None:
     schema = output_schema(dict[str, float | Annotated[Decimal, Field(gt=5)] | str])
     text = '{"a": 0.1234567890123456789, "b": "0.1234567890123456789"}'
     assert schema.parse(text) == {"a": 0.12345678901234568, "b": "0.1234567890123456789"}
-
-
-# -- through a run ----------------------------------------------------------------------------------------------------
 
 
 async def test_arguments_are_the_same_in_records_traces_and_documents(tmp_path: Path) -> None:

@@ -62,9 +62,6 @@ class Waiting:
     """What it waits for."""
 
 
-# -- the analyst -------------------------------------------------------------------------------------------------------
-
-
 async def record_analyst(recorder: Recorder, provider: Provider) -> None:
     """A success after a draft that was revised and an attempt that was rejected."""
     question = demo_agent().question
@@ -88,9 +85,6 @@ def _play_stubborn(request: Request) -> Response:
     draft = orjson.loads(drafts[-1].input_json)
     draft["findings"][0]["value"] = 46.2 if len(rejected) == 1 else 46.3
     return say("I correct the share; the rest stands.", call("report", draft))
-
-
-# -- the crew ----------------------------------------------------------------------------------------------------------
 
 
 def _lead(provider: Provider, limits: Limits) -> Agent:
@@ -122,9 +116,6 @@ async def record_poor(recorder: Recorder, provider: Provider) -> None:
     async with Tasks() as tasks:
         await run(lead, QUESTION, runtime=Runtime(recorder=recorder, tasks=tasks))
         await tasks.wait()
-
-
-# -- chats -------------------------------------------------------------------------------------------------------------
 
 
 async def record_librarian(recorder: Recorder, provider: Provider) -> None:
@@ -243,9 +234,6 @@ async def mender(recorder: Recorder, provider: Provider, folder: Path) -> AsyncG
         finally:
             chat.abort("the viewer was closed")
             await turn
-
-
-# -- failures, and what is hostile or long -----------------------------------------------------------------------------
 
 
 @tool(effect="pure")

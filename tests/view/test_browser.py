@@ -61,9 +61,6 @@ async def settled(page: Page) -> None:
     await page.wait_for_load_state("load")
 
 
-# -- what a person finds -----------------------------------------------------------------------------------------------
-
-
 async def test_after_the_demo_the_rejected_attempt_its_preview_and_its_repair_are_three_clicks_away(
     tmp_path: Path, serve: Serve, open_page: Opened, warm: Warm
 ) -> None:
@@ -170,9 +167,6 @@ async def test_what_a_sandbox_refused_is_shown_at_the_call(site: Site, open_page
     await expect(told).to_contain_text("asked for by write:/srv/<img")
 
 
-# -- keys and links ----------------------------------------------------------------------------------------------------
-
-
 async def test_a_run_is_read_by_keyboard_alone(site: Site, open_page: Opened) -> None:
     page = await open_page(site.of("analyst", "done"))
     selected = page.get_by_role("treeitem", selected=True)
@@ -236,9 +230,6 @@ async def test_errors_tabs_and_changes_are_reached_by_keys_and_arrows(site: Site
     await expect(page).to_have_url(re.compile("as=changes"))
 
 
-# -- long, hostile, narrow ---------------------------------------------------------------------------------------------
-
-
 async def test_of_ten_thousand_events_only_the_rows_that_are_seen_are_there(site: Site, open_page: Opened) -> None:
     page = await open_page(site.of("archivist", "done"))
     await page.get_by_role("treeitem").filter(has_text="more").first.click()
@@ -294,9 +285,6 @@ async def test_a_row_opens_a_page_of_its_own_on_a_telephone(site: Site, open_pag
     await expect(page.get_by_role("tree")).to_be_visible()
 
 
-# -- states ------------------------------------------------------------------------------------------------------------
-
-
 async def test_an_empty_store_says_how_to_fill_it(tmp_path: Path, serve: Serve, open_page: Opened) -> None:
     Recorder(tmp_path / "runs.db").close()
     async with serve(tmp_path / "runs.db") as url:
@@ -315,9 +303,6 @@ async def test_a_server_that_went_away_is_told_and_the_rows_stay(site: Site, ser
 async def test_a_run_that_is_not_there_names_the_nearest(site: Site, open_page: Opened) -> None:
     page = await open_page(f"{site.url}?run={site.runs['analyst', 'done'][:-3]}zzz", bears="404")
     await expect(page.get_by_role("alert")).to_contain_text("It may have been forgotten.")
-
-
-# -- what is built -----------------------------------------------------------------------------------------------------
 
 
 async def test_what_the_page_makes_of_events_and_requests_is_right() -> None:

@@ -134,9 +134,6 @@ async def until_nobody_looks(store: str, run: str) -> None:
             await asyncio.sleep(0.05)
 
 
-# -- each thing that can be said ---------------------------------------------------------------------------------------
-
-
 @every_kind
 async def test_what_is_said_in_the_browser_is_heard_by_a_run_of_another_process(
     floor: Floor, open_page: Opened, kind: str
@@ -258,9 +255,6 @@ async def test_on_a_telephone_the_answer_is_pinned(tmp_path: Path, serve: Serve,
         await expect(page.get_by_text("The link is mended.").first).to_be_visible()
 
 
-# -- several people ----------------------------------------------------------------------------------------------------
-
-
 @every_kind
 async def test_a_click_that_comes_late_says_what_was_decided_meanwhile(
     floor: Floor, open_page: Opened, kind: str
@@ -372,9 +366,6 @@ async def test_an_approval_given_in_the_terminal_is_seen_in_the_browser(
         await clicked(page.locator(".approval").get_by_role("button", name="south"))
         await asyncio.to_thread(tty.wait_for, lambda shown: "about tides; south" in shown)
         assert await asyncio.to_thread(tty.end) == 0
-
-
-# -- who leaves --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_browser_that_leaves_in_the_middle_leaves_nothing_behind(floor: Floor, open_page: Opened) -> None:

@@ -79,8 +79,6 @@ def take_away(path: Path) -> None:
     path.rename(path.with_name("elsewhere.db"))
 
 
-# -- a store that fails while the page is open -------------------------------------------------------------------------
-
 FAILS: dict[str, tuple[Callable[[Path], None], re.Pattern[str]]] = {
     "newer": (
         make_newer,
@@ -163,9 +161,6 @@ async def test_a_store_in_which_another_program_writes_takes_no_words_and_says_s
         await page.keyboard.press("y")
         await going
         await expect(page.locator(".head")).to_contain_text("SUCCESS")
-
-
-# -- while something happens -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1440, False), (1440, True), (400, False)])

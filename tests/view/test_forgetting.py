@@ -35,9 +35,6 @@ async def shown(desk: Desk) -> list[str]:
     return [each["agent"] for each in (await desk.get("/api/runs"))["runs"]]
 
 
-# -- what is asked of the server ---------------------------------------------------------------------------------------
-
-
 async def test_runs_are_forgotten_with_all_that_is_stored_of_them(place: str) -> None:
     ids = await recorded(place, "one", "two", "three")
     async with viewing(place) as desk:
@@ -119,9 +116,6 @@ async def test_what_may_not_be_asked_forgets_nothing(
     async with viewing(path, read_only=True) as desk:
         assert (await desk.forget(id))["http"] == 403
         assert await shown(desk) == ["one"]
-
-
-# -- in a browser ------------------------------------------------------------------------------------------------------
 
 
 def rows(page: Page) -> Locator:
