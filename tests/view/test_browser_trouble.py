@@ -98,7 +98,7 @@ async def test_the_list_says_what_became_of_its_store_and_the_rows_stay(
     path = tmp_path / "runs.db"
     await recorded(path)
     async with serve(path) as url:
-        page = await open_page(url)
+        page = await open_page(url, bears="500")  # what the page asks for next, it asks of what is left
         await expect(page.get_by_role("link", name="scout")).to_be_visible()
         happens, told = FAILS[how]
         happens(path)
