@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +150,29 @@ async def test_a_request_grows_by_what_is_new(place: str) -> None:
         assert found.bytes < 1.3 * len(whole)
         [(longest,)] = recordings.file.rows(tamper.LONGEST_REQUEST)
         assert longest < 3_000  # of 64 iterations: none says all that was sent before
+
+
+async def test_the_first_events_of_a_run_are_written_before_its_last_are_looked_through(path: Path) -> None:
+    doors = {word: (threading.Event(), threading.Event()) for word in ("first words", "last words")}
+
+    def wait_at(text: str) -> str:
+        for reached, opened in [door for word, door in doors.items() if word in text]:
+            reached.set()
+            assert opened.wait(60)
+        return text
+
+    async def talk(*answers: Response, until: str) -> None:
+        await run(looking(*answers), "Go.", runtime=Runtime(recorder=recorder))
+        if until == "last words":
+            doors["first words"][1].set()
+        assert await asyncio.to_thread(doors[until][0].wait, 60)
+
+    with Recorder(path, redact=[wait_at]) as recorder:
+        await talk(say("My first words."), until="first words")
+        await talk(*[say(call("look", id=f"c{n}")) for n in range(7)], say("My last words."), until="last words")
+        told = [each.kind for each in recorded(path)[1]]
+        doors["last words"][1].set()
+    assert told[:1] == ["RunStarted"]
 
 
 async def test_two_who_record_one_run_take_nothing_from_each_other(place: str) -> None:

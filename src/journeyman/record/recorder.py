@@ -344,8 +344,9 @@ MOST_WAITING: Final = 10_000
 _BATCH_S: Final = 0.05
 """The seconds for which an event waits for others. A transaction for each event would cost more than the event, and
 nobody who looks notices the delay."""
-_AT_ONCE: Final = 100
-"""The most events that one transaction writes: others may want to write, too."""
+_AT_ONCE: Final = 20
+"""The most events that one transaction writes. Others may want to write, too; and a process that is killed while the
+texts of many are looked through would take all of a short run with it."""
 _MOST_BEHIND: Final = MOST_WAITING // 2
 _REST_S: Final = 0.001
 _MOST_WORK: Final = 0.001
