@@ -147,6 +147,7 @@ async def test_every_view_of_every_kind_of_run_opens(site: Site, open_page: Open
     await expect(page.locator(".details h2")).to_be_visible()
     for key in ("j", *"k" * _STEPS):
         await page.keyboard.press(key)
+        await settled(page)  # else the tabs are those of the step before
         for n in range(1, await page.get_by_role("tab").count() + 1):
             await page.keyboard.press(str(n))
             await expect(page.get_by_role("tab").nth(n - 1)).to_have_attribute("aria-selected", "true")
