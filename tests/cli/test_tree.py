@@ -82,6 +82,7 @@ def test_an_unknown_cost_is_never_zero() -> None:
 
 def test_text_from_outside_cannot_move_the_cursor_or_forge_lines() -> None:
     assert clean("\x1b[2J\x1b]0;title\x07a\x1b[31mb\x1b[0m\rc\x08\u202ed\r\ne\x9b2Kf\x1bPq\x1b\\g") == "abcd\ne2Kfg"
+    assert clean("a\x1b]0;x\nb\x1bPq\nc\x07d") == "a\nb\ncd"  # what never ends hides no line below it
     assert one_line("a\n\n  b\tc", 3) == "a b…"
 
 

@@ -54,7 +54,8 @@ _PLAIN: Final = str.maketrans("·…✓✗", "-~+x")
 _LEAST_DOLLARS: Final = 0.00005  # what is less is $0.0000
 _CHANGED: Final = "The call was made with other arguments: "
 """How the result of a call begins whose arguments were changed."""
-_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])", re.DOTALL)
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])", re.MULTILINE)
+"""A sequence that never ends takes the rest of its line, and no line below it: a stranger's text would hide them."""
 _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
