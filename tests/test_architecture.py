@@ -81,7 +81,8 @@ ANYWHERE = {"pydantic", "pydantic_core", "orjson", "jiter", "typing_extensions",
 HOMES: dict[str, str] = {
     "ag_ui": "serve.agui serve.bodies serve.api",
     "anyio": "mcp_server.stdio",
-    "aiohttp": "models.reuse models.transport toolbox.fetch",  # fetch talks to any site, the others to providers
+    # fetch talks to any site, the others to providers
+    "aiohttp": "models.exchange models.reuse models.transport toolbox.fetch",
     "aiohttp_socks": "models.transport",
     "anthropic": "models.anthropic.client",
     **dict.fromkeys(("cyclopts", "prompt_toolkit", "rich"), "cli"),

@@ -322,7 +322,6 @@ PRIVATE: dict[str, str] = {
     "mcp/test_calling.py: setattr connection": _CLOCKS,
     "models/test_addresses.py: _url": "One adapter of four keeps its address to itself.",
     "models/test_connections.py: _process": "Nothing else tells how many pools of connections there are.",
-    "models/test_network.py: _TRUST": "A program is asked what it has loaded, before any request.",
     "models/test_network.py: _environment": "A program is asked what it has loaded, before any request.",
     "models/test_network.py: _tls": "A program is asked what it has loaded, before any request.",
     "permission/test_answers.py: _waiting": "Nothing else shows that a call that waits no longer is forgotten.",

@@ -27,7 +27,7 @@ from journeyman.cli.show.log import log_shown
 from journeyman.errors import ProviderError
 from journeyman.mcp_server.server import served_tool
 from journeyman.models.cassette import Cassette
-from journeyman.models.transport import Exchange
+from journeyman.models.exchange import Exchange
 from journeyman.otel import OpenTelemetry
 from journeyman.record import Recordings
 from journeyman.store import Store
@@ -311,7 +311,7 @@ class Sink(NamedTuple):
 SINKS: Final = (
     Sink(log_messages, "all", "tools.redaction"),
     Sink(log_tracebacks, "all", "tools.redaction cli.show.log"),
-    Sink(errors_of_providers, "all", "models.transport models.vendor_errors"),
+    Sink(errors_of_providers, "all", "models.exchange models.vendor_errors"),
     Sink(errors_of_models, "all", "loop.retry loop.finish loop.validation"),
     Sink(errors_of_tools, "all", "tools.results"),
     Sink(spans_with_content, "all", "otel.content otel.spans otel.telemetry"),

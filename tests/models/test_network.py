@@ -16,7 +16,8 @@ import pytest
 from journeyman.errors import ProviderError
 from journeyman.hosts.proxies import Proxy
 from journeyman.models.answers import read_refusal
-from journeyman.models.transport import FOREIGN, Exchange, Network, Timeouts, failure_before, open_stream
+from journeyman.models.exchange import FOREIGN, Exchange, failure_before
+from journeyman.models.transport import Network, Timeouts, open_stream
 from journeyman.types import Usage
 from tests.contracts.faults import CERTIFICATES
 from tests.contracts.patient_clock import on_patient_clock
@@ -232,8 +233,9 @@ async def test_a_port_that_speaks_tls_and_is_asked_in_the_clear_is_told() -> Non
 AFTER_AIOHTTP = """
 import aiohttp, os, sys
 os.environ["SSL_CERT_FILE"] = sys.argv[1]
-from journeyman.models.transport import _environment, _tls, _TRUST
-names = {dict(part[0] for part in each["subject"])["commonName"] for each in _tls(_environment(_TRUST)).get_ca_certs()}
+from journeyman.models.exchange import TRUST
+from journeyman.models.transport import _environment, _tls
+names = {dict(part[0] for part in each["subject"])["commonName"] for each in _tls(_environment(TRUST)).get_ca_certs()}
 print(names)
 """
 

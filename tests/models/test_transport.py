@@ -21,8 +21,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from journeyman.errors import ProviderError, ProviderErrorKind
-from journeyman.models import transport
 from journeyman.models.answers import read_refusal
+from journeyman.models.exchange import FOREIGN, Exchange, failure_before, failure_within
 from journeyman.models.sse import Event, Parser, TooLarge
 from journeyman.models.transport import EVENT_LIMIT_BYTES, HttpAnswer, Timeouts, open_stream
 from journeyman.models.vendor_errors import find_meaning
@@ -281,10 +281,10 @@ WEB_SOCKETS = {aiohttp.WSMessageTypeError}  # raised only where web sockets are 
 
 @pytest.mark.parametrize("kind", sorted({*foreign_exceptions()} - WEB_SOCKETS, key=str))
 def test_no_exception_of_aiohttp_leaves(kind: type[Exception]) -> None:
-    exchange = transport.Exchange("http://host/", HEADERS)
+    exchange = Exchange("http://host/", HEADERS)
     error = made(kind)
-    assert isinstance(error, transport.FOREIGN)
-    for failure in (transport.failure_before(error, exchange), transport.failure_within(error, exchange)):
+    assert isinstance(error, FOREIGN)
+    for failure in (failure_before(error, exchange), failure_within(error, exchange)):
         assert str(failure).startswith("host ")
         assert KEY not in str(failure)
 
@@ -292,7 +292,7 @@ def test_no_exception_of_aiohttp_leaves(kind: type[Exception]) -> None:
 @pytest.mark.parametrize(("begun", "kind"), [(False, "timeout"), (True, "stream_idle")])
 @pytest.mark.parametrize("silence", [aiohttp.SocketTimeoutError, aiohttp.ServerTimeoutError, TimeoutError])
 def test_a_silence_is_one_over_any_carrier(silence: type[Exception], begun: bool, kind: ProviderErrorKind) -> None:
-    read, exchange = transport.failure_within if begun else transport.failure_before, transport.Exchange("http://h", {})
+    read, exchange = failure_within if begun else failure_before, Exchange("http://h", {})
     known = find_meaning(silence("quiet"), begun=begun)
     assert known is not None
     assert (known.kind, read(silence("quiet"), exchange).kind) == (kind, kind)
@@ -326,7 +326,7 @@ async def test_keys_appear_in_no_error(answer: RawAnswer) -> None:
 
 
 def test_keys_appear_in_no_repr() -> None:
-    assert KEY not in repr(transport.Exchange("http://host/", HEADERS))
+    assert KEY not in repr(Exchange("http://host/", HEADERS))
 
 
 async def refusal(answer: bytes) -> ProviderError:

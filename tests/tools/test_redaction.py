@@ -16,7 +16,7 @@ from journeyman import Agent, Event, Limits, Runtime, run_sync, tool
 from journeyman.machine.secret_keys import key_pattern, long_words, may_hold_key
 from journeyman.model import Request
 from journeyman.models.cassette.cassette import Cassette
-from journeyman.models.transport import Exchange
+from journeyman.models.exchange import Exchange
 from journeyman.testing.scripted import ScriptedModel, call
 from journeyman.tools.redaction import MARK, scrub_secrets, without_secrets
 from journeyman.tools.secret_places import shadow_of, words_in
