@@ -54,11 +54,20 @@ from journeyman.serve.bodies import (
     typed_input,
     with_tools,
 )
-from journeyman.serve.hosting import STORE_AWAY, Deps, Hosting, OnDisconnect
+from journeyman.serve.hosting import Deps, Hosting, OnDisconnect
 from journeyman.serve.http_guard import Unwelcome, check_encoding, check_type, read_body
 from journeyman.serve.live import Live, Past, ServeLimits
 from journeyman.serve.openapi import LISTED, MOST, PLACE, Operation
-from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_key, served_problems
+from journeyman.serve.refusals import (
+    RETRY_S,
+    STORE_AWAY,
+    Refusal,
+    invalid_input,
+    key_of,
+    nothing,
+    owner_key,
+    served_problems,
+)
 from journeyman.serve.streams import EventStream, Plain, check_followers
 from journeyman.session import TURN, turn_name
 from journeyman.store.sessions import SessionHead

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from contextvars import Context
@@ -38,8 +37,6 @@ from journeyman.errors import (
     RunDiffers,
     RunInUse,
     RunOver,
-    RunUnknown,
-    SessionInUse,
     StoreError,
     name_and_words,
 )
@@ -49,7 +46,19 @@ from journeyman.inbox.questions import answered_event
 from journeyman.inbox.signals import AnsweredBefore
 from journeyman.model import opened
 from journeyman.serve.live import KeptRuns, Live, Past, ServeLimits
-from journeyman.serve.refusals import RETRY_S, Refusal, invalid_input, key_of, nothing, owner_of
+from journeyman.serve.refusals import (
+    ASK_OPERATOR,
+    RETRY_S,
+    STORE_AWAY,
+    Refusal,
+    describe_run,
+    invalid_input,
+    key_of,
+    nothing,
+    owner_of,
+    refusal_of_turn,
+    tell_blocked,
+)
 from journeyman.session import TURN, Snapshot, turn_name
 
 Deps: TypeAlias = Callable[[str], "object | Awaitable[object]"]
@@ -358,7 +367,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             return
         live.is_driven = False
         if outcome.how == "blocked":
-            live.fail("BLOCKED", _cannot_go_on(live.run, outcome.why), _OPERATOR)
+            live.fail("BLOCKED", tell_blocked(live.run, outcome.why), ASK_OPERATOR)
         else:
             self._suspend(live)
 
@@ -425,7 +434,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
             await live.end(result)
             self._kept.settle(live.name, live)
         except RunBlocked as blocked:
-            live.fail("BLOCKED", _cannot_go_on(live.run, blocked.why), _OPERATOR)
+            live.fail("BLOCKED", tell_blocked(live.run, blocked.why), ASK_OPERATOR)
         except Exception as error:  # noqa: BLE001 - of one run; its clients are told
             self._broke(live, error)
 
@@ -453,7 +462,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
     def _broke(self, live: Live, error: Exception) -> None:
         _log.warning("The run %s was left: %s", live.name, name_and_words(error), exc_info=not _is_ours(error))
         text = STORE_AWAY if isinstance(error, StoreError) else "The server could not go on with the run."
-        live.fail("NOT_DRIVEN", text, _OPERATOR)
+        live.fail("NOT_DRIVEN", text, ASK_OPERATOR)
 
     async def _catch_up(self, live: Live, *, is_over: bool = False) -> Live:
         """See to it that those who follow a run will hear of its end; where it `is_over` already, at once."""
@@ -684,7 +693,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
                 self._broke(live, error)
             else:
                 self._did_not_begin(live, goes_on=goes_on)
-                begun.set_exception(_refusal_of(id, error))
+                begun.set_exception(refusal_of_turn(id, error))
 
     @asynccontextmanager
     async def _session(self, id: str, agent: str) -> AsyncGenerator[ChatSession]:
@@ -771,7 +780,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await handle.stop(reason, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", f"{_describe_run(run)} has ended.", "Look at its result.") from over
+            raise Refusal(409, "OVER", f"{describe_run(run)} has ended.", "Look at its result.") from over
         if self._worker is not None:
             self._worker.reconsider(handle.id)
 
@@ -784,7 +793,7 @@ class Hosting:  # noqa: PLR0904 - one verb for each thing that a client may ask 
         try:
             await (await self.handle(run)).steer(text, who=who)
         except RunOver as over:
-            raise Refusal(409, "OVER", f"{_describe_run(run)} has ended.", "Begin another one.") from over
+            raise Refusal(409, "OVER", f"{describe_run(run)} has ended.", "Begin another one.") from over
 
 
 class _Ears(TypedDict):
@@ -800,55 +809,9 @@ def _ears(live: Live, deps: object) -> _Ears:
     return {"deps": deps, "on_event": live.hear, "abort": live.abort, "ask_here": live.ask_here}
 
 
-STORE_AWAY: Final = "The store cannot be used at the moment."
 _A_LIFE: Final = 2.0**-12
 """So much of the numbers of a turn's events is for one life of it: a million of them."""
 
 
-_OPERATOR: Final = "The server's operator can see why: journeyman show RUN."
-
-
 def _is_ours(error: Exception) -> bool:
     return isinstance(error, JourneymanError)
-
-
-def _describe_run(run: str) -> str:
-    """Return the name by which clients know a run or a turn, for a sentence."""
-    is_turn = run.startswith(TURN)
-    key = key_of(run.rpartition("/")[0] if is_turn else run)
-    return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
-
-
-def _cannot_go_on(run: str, why: object) -> str:
-    """Return the message for clients of a blocked run. The reason is logged, for the server's operator."""
-    _log.warning("%s cannot go on by itself: %s", run, why)
-    return f"{_describe_run(run)} cannot go on by itself."
-
-
-def _refusal_of_store(id: str, error: StoreError) -> Refusal:
-    """Return the refusal of a turn whose chat the store does not give. The store's own words are logged."""
-    _log.warning("A turn of the chat %s could not begin: %s", id, error)
-    if error.is_busy or error.__cause__ is not None:
-        return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=RETRY_S)
-    text = f"The chat {key_of(id)!r} is one of another agent, or cannot be read."
-    return Refusal(409, "CHAT_UNUSABLE", text, "Take another chat for another agent.")
-
-
-def _refusal_of(id: str, error: Exception) -> Refusal:
-    """Return the refusal of a turn that an error kept from beginning."""
-    match error:
-        case Refusal():
-            return error
-        case SessionInUse(pid=pid):  # its text also says where the store is
-            whose = "this server" if pid == os.getpid() else "another server"
-            text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
-            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=RETRY_S)
-        case StoreError():
-            return _refusal_of_store(id, error)
-        case InvalidArguments():
-            return invalid_input(error)
-        case RunBlocked() | RunDiffers() | RunUnknown():
-            return Refusal(409, "BLOCKED", _cannot_go_on(turn_name(id, 1), error), _OPERATOR)
-        case _:
-            _log.warning("A turn of the chat %s could not begin.", id, exc_info=error)
-            return Refusal(500, "INTERNAL_ERROR", "The turn could not begin.", "The server's log says why.")

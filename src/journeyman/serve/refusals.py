@@ -5,21 +5,35 @@ The name of a run, or of a chat, begins with the owner: `OWNER:KEY`. A client on
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from journeyman.agent import Agent, Runtime
-from journeyman.errors import Hinted, InvalidArguments, Problem
+from journeyman.errors import (
+    Hinted,
+    InvalidArguments,
+    Problem,
+    RunBlocked,
+    RunDiffers,
+    RunUnknown,
+    SessionInUse,
+    StoreError,
+)
 from journeyman.serve.documents import Issue
-from journeyman.session import TURN
+from journeyman.session import TURN, turn_name
 from journeyman.texts import shorten
 from journeyman.tools.deps import deps_of_run, lacks_deps
 
 RETRY_S: Final = 1
 """After how many seconds clients that are told to come back may come back."""
 _LONGEST_OWNER: Final = 90
+STORE_AWAY: Final = "The store cannot be used at the moment."
+ASK_OPERATOR: Final = "The server's operator can see why: journeyman show RUN."
+_log = logging.getLogger("journeyman")
 
 
 def served_problems(
@@ -121,3 +135,45 @@ def invalid_input(invalid: InvalidArguments) -> Refusal:
 def nothing(what: str, name: str) -> Refusal:
     """Return the refusal for a name that nothing has, or that is another owner's: clients cannot tell these apart."""
     return Refusal(404, "NOT_FOUND", f"There is no {what} {key_of(name)[:100]!r}.", "Check the id.")
+
+
+def describe_run(run: str) -> str:
+    """Return the name by which clients know a run or a turn, for a sentence."""
+    is_turn = run.startswith(TURN)
+    key = key_of(run.rpartition("/")[0] if is_turn else run)
+    return f"The turn of the chat {key!r}" if is_turn else f"The run {key!r}"
+
+
+def tell_blocked(run: str, why: object) -> str:
+    """Return the message for clients of a blocked run. The reason is logged, for the server's operator."""
+    _log.warning("%s cannot go on by itself: %s", run, why)
+    return f"{describe_run(run)} cannot go on by itself."
+
+
+def _refusal_of_store(id: str, error: StoreError) -> Refusal:
+    """Return the refusal of a turn whose chat the store does not give. The store's own words are logged."""
+    _log.warning("A turn of the chat %s could not begin: %s", id, error)
+    if error.is_busy or error.__cause__ is not None:
+        return Refusal(503, "STORE_AWAY", STORE_AWAY, "Ask again.", retry_s=RETRY_S)
+    text = f"The chat {key_of(id)!r} is one of another agent, or cannot be read."
+    return Refusal(409, "CHAT_UNUSABLE", text, "Take another chat for another agent.")
+
+
+def refusal_of_turn(id: str, error: Exception) -> Refusal:
+    """Return the refusal of a turn that an error kept from beginning."""
+    match error:
+        case Refusal():
+            return error
+        case SessionInUse(pid=pid):  # its text also says where the store is
+            whose = "this server" if pid == os.getpid() else "another server"
+            text = f"The chat {key_of(id)!r} is open in {whose}, and only one may write to it."
+            return Refusal(409, "CHAT_IN_USE", text, "Ask again when it has ended there.", retry_s=RETRY_S)
+        case StoreError():
+            return _refusal_of_store(id, error)
+        case InvalidArguments():
+            return invalid_input(error)
+        case RunBlocked() | RunDiffers() | RunUnknown():
+            return Refusal(409, "BLOCKED", tell_blocked(turn_name(id, 1), error), ASK_OPERATOR)
+        case _:
+            _log.warning("A turn of the chat %s could not begin.", id, exc_info=error)
+            return Refusal(500, "INTERNAL_ERROR", "The turn could not begin.", "The server's log says why.")
