@@ -1,19 +1,16 @@
 """Lists of runs: what they read of each run, in each store that is read."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from psycopg import AsyncConnection, AsyncCursor
 
 from journeyman.durable.postgres.engine import PostgresEngine
 from journeyman.durable.records import Head, dump_head, info_of
 from journeyman.durable.sqlite import SqliteEngine
 from tests.durable.processes import START, a_row
 from tests.support import tamper
-
-T = TypeVar("T")
 
 N_RUNS = 10_000
 fetched: list[Sequence[object]] = []
@@ -38,20 +35,11 @@ class CountingFile(SqliteEngine):
         return found
 
 
-class CountingCursor(AsyncCursor[tuple[Any, ...]]):
-    async def fetchall(self) -> list[tuple[Any, ...]]:
-        found = await super().fetchall()
+class CountingDatabase(PostgresEngine):
+    async def _find(self, query: str, *given: object) -> list[list[Any]]:
+        found = await super()._find(query, *given)
         fetched.extend(found)
         return found
-
-
-class CountingDatabase(PostgresEngine):
-    async def read(self, work: Callable[[AsyncConnection[tuple[Any, ...]]], Awaitable[T]]) -> T:
-        def read_by_counters(connection: AsyncConnection[tuple[Any, ...]]) -> Awaitable[T]:
-            connection.cursor_factory = CountingCursor
-            return work(connection)
-
-        return await super().read(read_by_counters)
 
 
 @pytest.mark.parametrize("kind", ["file", "postgres"])

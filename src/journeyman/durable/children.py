@@ -20,7 +20,7 @@ from typing_extensions import Unpack
 from journeyman.agent import Agent
 from journeyman.budget import Budget
 from journeyman.durable.binding import Program
-from journeyman.durable.engine import Also, result_of
+from journeyman.durable.engine import WriteOptions, result_of
 from journeyman.durable.journal import Lease, RunProcess
 from journeyman.durable.records import DONE, OVER, Head, Row, check_record, load_head, make_row, prints_of, taken_by
 from journeyman.errors import DefinitionError, RunBlocked, SubagentMisused, TeamError
@@ -116,14 +116,14 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             run = self._run_of(step.key)
             if run is None:
                 row = await self._row_to_start(step.key, sent)
-                await self._put(step, {"run": row.id}, starts=row)
+                await self._write_step(step, {"run": row.id}, starts=row)
                 run = row.id
                 self._runs.append(run)
         if not self._program.is_worker and (row := await self._life.engine.get(run)) is not None:
             self._here.adopt(run, self._program.sent(load_head(row)))
         return short_id(run)
 
-    async def _put(self, step: RunStep, value: JsonObject, **also: Unpack[Also]) -> None:
+    async def _write_step(self, step: RunStep, value: JsonObject, **options: Unpack[WriteOptions]) -> None:
         """Do a step that is nothing but a record, with what is stored with it."""
         life = self._life
         await life.opened()
@@ -131,7 +131,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         life.n_working += 1
         try:
             stored = encode_step(dumps(value).encode(), StepFacts(kind=step.kind))
-            await life.put(step, DONE, effect="pure", value=stored, **also)
+            await life.put(step, DONE, effect="pure", value=stored, **options)
         finally:
             life.n_working -= 1
         self._here.notify()
@@ -291,7 +291,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         text = "" if is_said else self._mail(above.member, LEADER, idle_notice(above.member, words), kind="idle")
         self.n_before_turn = n_calls
         body: JsonObject = {"text": text, "run": self._row.id, "seen": n_seen}
-        await self._put(step, {"calls": n_calls}, posts=self._post(step, above.run, body))
+        await self._write_step(step, {"calls": n_calls}, posts=self._post(step, above.run, body))
 
     @property
     def _own(self) -> str:
@@ -336,7 +336,7 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
             if each not in runs:
                 raise TeamError(GONE.format(each))
             body: JsonObject = {"text": self._mail(self._own, each, text, summary=summary)}
-            await self._put(step, {"to": runs[each]}, posts=self._post(step, runs[each], body))
+            await self._write_step(step, {"to": runs[each]}, posts=self._post(step, runs[each], body))
         return names
 
     async def roster(self) -> str:

@@ -46,8 +46,8 @@ Taken: TypeAlias = Literal["taken", "known", "over"]
 """What became of a signal. `known`: there is one with the same kind and `dedup` already; `over`: the run has ended."""
 
 
-class Also(TypedDict, total=False):
-    """The things that are written in the same transaction, and how."""
+class WriteOptions(TypedDict, total=False):
+    """The options of a write: what is written in the same transaction, and how."""
 
     says: Change | None
     """With the change of a run: its last step, and lines of its conversation."""
@@ -66,12 +66,12 @@ class RunChanges(Protocol):
     owner: str
     """The name under which this engine claims runs. It is alive as long as the engine is open."""
 
-    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **options: Unpack[WriteOptions]) -> Row | None:
         """Change a run as the rule says, and return it as it is then. None: the rule changes nothing, or there is no
         such run.
 
-        In one transaction the row is read, with the facts that the rule reads, and written; with it what is `also` to
-        be written, and the run's ticket.
+        In one transaction the row is read, with the facts that the rule reads, and written; with it the things that
+        the options name, and the run's ticket.
         """
         ...
 
@@ -188,8 +188,8 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the records of a run, or those of one step, in the order in which they were written."""
         ...
 
-    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
-        """Write a record, if the claim still holds, and in one transaction with it what is `also` to be written."""
+    async def write(self, claim: Claim, record: Record, **options: Unpack[WriteOptions]) -> Written:
+        """Write a record, if the claim still holds, and in one transaction with it the things that the options name."""
         ...
 
     async def signal(self, signal: Signal) -> Taken:

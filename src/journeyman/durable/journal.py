@@ -23,7 +23,7 @@ from journeyman.cancellation import current_scope, end_wait
 from journeyman.chat.questions import Questions
 from journeyman.definition.data import lazy_dataclass
 from journeyman.durable.asking import answer_event, asked_event, question_in_words, question_of_approval, read_answer
-from journeyman.durable.engine import Also, Engine
+from journeyman.durable.engine import Engine, WriteOptions
 from journeyman.durable.records import (
     BEGUN,
     DONE,
@@ -344,10 +344,10 @@ class Lease:
         value: bytes | None,
         about: bytes | None = None,
         taken: Sequence[int] = (),
-        **also: Unpack[Also],
+        **options: Unpack[WriteOptions],
     ) -> bytes | None:
-        """Write a record, and what is `also` to be written. Return the value that is stored: that of a late write of an
-        earlier life, if there is one.
+        """Write a record, and the things that the options name. Return the value that is stored: that of a late write
+        of an earlier life, if there is one.
 
         What cannot be written because of what may pass is tried again, and said; it is never an end of the run.
 
@@ -361,7 +361,7 @@ class Lease:
             claim, step, state, effect=effect, about=about, taken=taken, body=body, at=at, used_s=used_s
         )
         began_s = asyncio.get_running_loop().time()
-        given: Also = {"is_synced": state == BEGUN, **also}
+        given: WriteOptions = {"is_synced": state == BEGUN, **options}
         try:
             written = await patiently(lambda: self.engine.write(claim, made, **given), what=f"the step {key}")
         except StoreError as error:
@@ -676,7 +676,7 @@ class _Reserved:
         life, known = self.life, self.life.known.get(self.made.key)
         if known is not None:
             await life.check(self.made.key, known, self.about)
-            # Also for calls that are no longer `once` today: what was begun then may have had its effect.
+            # WriteOptions for calls that are no longer `once` today: what was begun then may have had its effect.
             if known.value is None:  # only of what must not be done twice it is stored that it was begun
                 raise OutcomeUnknown(self.made.key)
             return await self.journal.decoded(self.made.key, known.value, codec)

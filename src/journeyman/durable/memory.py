@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from journeyman.definition.problems import explain_arguments
 from journeyman.durable.dispatch import Tickets
-from journeyman.durable.engine import Also, Engine, RunChanges, Taken, Written
+from journeyman.durable.engine import Engine, RunChanges, Taken, WriteOptions, Written
 from journeyman.durable.records import (
     OPEN,
     OVER,
@@ -230,24 +230,24 @@ class InMemoryEngine(RunChanges):
     async def find_dead(self, owners: Collection[str]) -> Collection[str]:
         return {*owners}.difference(self.memory.owners)
 
-    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **options: Unpack[WriteOptions]) -> Row | None:
         row = self.memory.rows.get(id)
         after = None if row is None else rule.apply(row, self._facts(row, now=now, reads=rule.reads))
         if row is None or after is None:
             return None
-        if (says := also.get("says")) is not None:
+        if (says := options.get("says")) is not None:
             if says.end is not None:
                 self.memory.records[id][says.end.key, says.end.state] = says.end
             self.memory.said.add(says.conversation, says.lines)
         self.memory.put(after)
-        if (posts := also.get("posts")) is not None:
+        if (posts := options.get("posts")) is not None:
             await self.signal(posts)
         return after
 
     async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
         return [each for each in self.memory.records.get(id, {}).values() if key in (None, each.key)]
 
-    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
+    async def write(self, claim: Claim, record: Record, **options: Unpack[WriteOptions]) -> Written:
         row = self.memory.rows.get(claim.row.id)
         if row is None or row.epoch != claim.epoch:
             return "fenced"
@@ -255,9 +255,9 @@ class InMemoryEngine(RunChanges):
         if (record.key, record.state) in records:
             return "taken"
         records[record.key, record.state] = record
-        if (starts := also.get("starts")) is not None and starts.id not in self.memory.rows:
+        if (starts := options.get("starts")) is not None and starts.id not in self.memory.rows:
             await self.add(starts)
-        if (posts := also.get("posts")) is not None:
+        if (posts := options.get("posts")) is not None:
             await self.signal(posts)
         return "written"
 

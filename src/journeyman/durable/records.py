@@ -302,7 +302,8 @@ class Row(ListedRun):
     app: str = ""
     f: int = FORMAT
     head: bytes | Head
-    """What was asked for: the agent, the input and the options. As JSON, unless no other process can read it."""
+    """The head names the agent, the input and the options with which the run began; as JSON, unless no other process
+    can read it."""
     priority: int = 0
     dedup: str | None = None
     gen: int = 0

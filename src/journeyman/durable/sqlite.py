@@ -28,7 +28,7 @@ from typing_extensions import Unpack
 
 from journeyman.cancellation import wait_until_ended
 from journeyman.definition.data import field_names
-from journeyman.durable.engine import Also, Engine, RunChanges, Taken, Written
+from journeyman.durable.engine import Engine, RunChanges, Taken, WriteOptions, Written
 from journeyman.durable.records import (
     LAST,
     OVER,
@@ -199,23 +199,23 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
     async def find_dead(self, owners: Collection[str]) -> Collection[str]:
         return [each for each in owners if self._is_dead(each)]
 
-    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **options: Unpack[WriteOptions]) -> Row | None:
         def work(connection: Connection) -> Row | None:
             row = _find_row(connection, "id = ?", (id,))
             after = None if row is None else rule.apply(row, self._facts(connection, row, now=now, reads=rule.reads))
             if row is None or after is None:
                 return None
             _update_row(connection, row, after)
-            if (says := also.get("says")) is not None:
+            if (says := options.get("says")) is not None:
                 if says.end is not None:
                     connection.execute(_ADD_END, says.end)
                 if says.lines:
                     add_lines(connection, says.conversation, says.lines)
-            if (posts := also.get("posts")) is not None:
+            if (posts := options.get("posts")) is not None:
                 _signal(connection, posts)
             return after
 
-        return await self._written(work, is_synced=also.get("is_synced", False))
+        return await self._written(work, is_synced=options.get("is_synced", False))
 
     def session(self, id: str | None, *, agent: str, any_agent: bool, create: bool) -> StoredSession:
         return open_session(str(self.path), id, agent=agent, any_agent=any_agent, create=create, has_turns=True)
@@ -258,10 +258,11 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         found = await self._read(f"SELECT {_STEP} FROM jm_steps WHERE {which} ORDER BY n", given)
         return [Record(*each) for each in found]
 
-    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
-        if any(also.values()) or self._is_log_long():
+    async def write(self, claim: Claim, record: Record, **options: Unpack[WriteOptions]) -> Written:
+        # A run and a signal are synced, whether that is asked for or not.
+        if any(options.values()) or self._is_log_long():
             # With a run or a signal it always waits for the disk: another process may act on it at once.
-            with_others = partial(_write_record, claim=claim, record=record, also=also)
+            with_others = partial(_write_record, claim=claim, record=record, options=options)
             return await self._written(with_others, is_synced=True)
 
         def work() -> Written:
@@ -450,12 +451,12 @@ def _update_row(connection: Connection, row: Row, after: Row) -> None:
         connection.execute(f"UPDATE jm_runs SET {names} WHERE id = ?", (*[new for _, new in changed], row.id))
 
 
-def _write_record(connection: Connection, *, claim: Claim, record: Record, also: Also) -> Written:
+def _write_record(connection: Connection, *, claim: Claim, record: Record, options: WriteOptions) -> Written:
     if connection.execute(_WRITE, (*record, claim.row.id, claim.epoch)).rowcount != 1:
         return "taken" if connection.execute(_EPOCH, (claim.row.id,)).fetchone() == (claim.epoch,) else "fenced"
-    if (starts := also.get("starts")) is not None and _find_row(connection, "id = ?", (starts.id,)) is None:
+    if (starts := options.get("starts")) is not None and _find_row(connection, "id = ?", (starts.id,)) is None:
         connection.execute(_ADD_RUN, _values_of(starts))
-    if (posts := also.get("posts")) is not None:
+    if (posts := options.get("posts")) is not None:
         _signal(connection, posts)
     return "written"
 

@@ -36,7 +36,7 @@ from journeyman.durable.dispatch import (
     may_be_handed_over,
     write_ticket,
 )
-from journeyman.durable.engine import Also, Engine, RunChanges, Taken, Written
+from journeyman.durable.engine import Engine, RunChanges, Taken, WriteOptions, Written
 from journeyman.durable.postgres import statements as sql
 from journeyman.durable.postgres.connections import (
     ANSWER_S,
@@ -134,7 +134,7 @@ class Transactions(RunChanges):
         self._claiming: Final = asyncio.Lock()
         """One claim at a time: those that wait for their turn in a queue must not have all connections."""
         self._soon: deque[tuple[float, Claim, Record]] = deque()
-        """What was written without waiting for the disk, with the time of the event loop."""
+        """The steps that were written without waiting for the disk, each with the time of the loop and its claim."""
         self.connections: Final = Connections(
             url, owner=self.owner, grace_s=grace_s, answer_s=answer_s, on_renewed=self._write_again
         )
@@ -169,7 +169,7 @@ class Transactions(RunChanges):
             where = "WHERE status = 'running' AND owner = ANY(%s::text[]) AND agent = ANY(%s::text[])"
             return await runs_of(connection, where, [dead, list(agents)]) if dead else ()
 
-        left = await self.read(work)
+        left = await self.connections.patiently(work)
         return sum([await self.hand_over(Ticket(row.id, row.gen), now=now) for row in left])
 
     async def sweep(self, *, now: float) -> int:
@@ -284,10 +284,6 @@ class Transactions(RunChanges):
         for run, gen in await rows_of(connection, sql.PARKED, [storable_value(queue)]):
             await self.hand_over(Ticket(restored(run), gen), now=now, connection=connection)
 
-    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do `work` on a connection, and again on another one when that breaks."""
-        return await self.connections.patiently(work)
-
     async def _transact(self, work: Callable[[Connection], Awaitable[T]], *, may_repeat: bool = True) -> T:
         """Do `work` in a transaction that holds once: if no answer to its end comes, the database is asked whether it
         holds. Where the database cannot know, `work` is done again, and finds what it has done.
@@ -365,7 +361,7 @@ class Transactions(RunChanges):
         if n_lost:
             _log.warning("%s had lost %d steps, which were written again.", self.connections.place, n_lost)
 
-    async def _added(self, connection: Connection, row: Row, records: Sequence[Record], *, is_queued: bool) -> bool:
+    async def _store_run(self, connection: Connection, row: Row, records: Sequence[Record], *, is_queued: bool) -> bool:
         """Store a run, in a transaction. False: it is known."""
         if not await rows_of(connection, sql.ADD_RUN, [*map(storable_value, astuple(row)), self.owner]):
             return False
@@ -418,7 +414,7 @@ class PostgresEngine(Transactions):
     async def add(self, row: Row, records: Sequence[Record] = (), *, is_queued: bool = True) -> Row:
         async def work(connection: Connection) -> Row:
             # Neither stored nor found: it was forgotten in between, so once more.
-            while not await self._added(connection, row, records, is_queued=is_queued):
+            while not await self._store_run(connection, row, records, is_queued=is_queued):
                 where = "WHERE name = %s::text OR (agent = %s::text AND dedup = %s::text)"
                 known = await runs_of(connection, where, [row.name, row.agent, row.dedup])
                 known = known or await runs_of(connection, "WHERE id = %s::text", [row.id])
@@ -430,7 +426,7 @@ class PostgresEngine(Transactions):
 
     async def get(self, id: str) -> Row | None:
         where = "WHERE id = %s::text OR name = %s::text ORDER BY id = %s::text DESC LIMIT 1"
-        found = await self.read(lambda connection: runs_of(connection, where, [id, id, id]))
+        found = await self.connections.patiently(lambda connection: runs_of(connection, where, [id, id, id]))
         return found[0] if found else None
 
     async def epoch(self, id: str) -> int | None:
@@ -462,7 +458,7 @@ class PostgresEngine(Transactions):
 
     async def queues(self, *, now: float) -> Sequence[QueueState]:
         query = QUEUES.format(now="%(now)s::float8")
-        found = await self.read(lambda connection: rows_of(connection, query, {"now": now}))
+        found = await self.connections.patiently(lambda connection: rows_of(connection, query, {"now": now}))
         return [queue_state(each, now=now) for each in found]
 
     async def ready(self, *, now: float, agents: Collection[str], queues: Collection[str], limit: int) -> Sequence[Row]:
@@ -479,9 +475,9 @@ class PostgresEngine(Transactions):
             }
             return [row_of(each) for each in await rows_of(connection, sql.READY, given)]
 
-        return await self.read(work)
+        return await self.connections.patiently(work)
 
-    async def change(self, id: str, rule: RowRule, *, now: float, **also: Unpack[Also]) -> Row | None:
+    async def change(self, id: str, rule: RowRule, *, now: float, **options: Unpack[WriteOptions]) -> Row | None:
         tried: RowChange | None = None
 
         async def work(connection: Connection) -> Row | None:
@@ -497,9 +493,9 @@ class PostgresEngine(Transactions):
             if tried is None:
                 return None
             await self._update_run(connection, tried, now=now)
-            if (says := also.get("says")) is not None:
+            if (says := options.get("says")) is not None:
                 await add_said(connection, id, says, at=now)
-            if (posts := also.get("posts")) is not None:
+            if (posts := options.get("posts")) is not None:
                 await self._store_signal(connection, posts)
             return tried.after
 
@@ -551,7 +547,7 @@ class PostgresEngine(Transactions):
         await asyncio.to_thread(PostgresSessions(self.connections.database.url).delete, id)
 
     async def find_dead(self, owners: Collection[str]) -> Collection[str]:
-        alive = await self.read(lambda connection: self.connections.alive(connection, owners))
+        alive = await self.connections.patiently(lambda connection: self.connections.alive(connection, owners))
         return {*owners}.difference(alive)
 
     async def records(self, id: str, *, key: str | None = None) -> Sequence[Record]:
@@ -559,17 +555,18 @@ class PostgresEngine(Transactions):
         query = f"SELECT {sql.STEP} FROM jm_steps WHERE run = %s::text{of_step} ORDER BY n"
         return [Record(*each) for each in await self._find(query, *given)]
 
-    async def write(self, claim: Claim, record: Record, **also: Unpack[Also]) -> Written:
+    async def write(self, claim: Claim, record: Record, **options: Unpack[WriteOptions]) -> Written:
         given = [*written_out(record), storable_value(claim.row.id), claim.epoch]
-        starts, posts = also.get("starts"), also.get("posts")
-        has_more, is_synced, is_sent = starts is not None or posts is not None, any(also.values()), False
+        starts, posts = options.get("starts"), options.get("posts")
+        has_more, is_sent = starts is not None or posts is not None, False
+        is_synced = has_more or options.get("is_synced", False)
 
         async def work(connection: Connection) -> Written:
             nonlocal is_sent
             is_again, is_sent = is_sent, True
             if await rows_of(connection, sql.WRITE_SYNCED if is_synced else sql.WRITE_SOON, given):
                 if starts is not None:
-                    await self._added(connection, starts, (), is_queued=True)
+                    await self._store_run(connection, starts, (), is_queued=True)
                 if posts is not None:
                     await self._store_signal(connection, posts)
                 return "written"
@@ -604,7 +601,7 @@ class PostgresEngine(Transactions):
     async def _find(self, query: str, *given: object) -> list[list[Any]]:
         """Return the rows of a query. Each value is as it was before it was stored."""
         asked = [storable_value(each) for each in given]
-        found = await self.read(lambda connection: rows_of(connection, query, asked))
+        found = await self.connections.patiently(lambda connection: rows_of(connection, query, asked))
         return [[*map(restored, row)] for row in found]
 
 
