@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias
 
@@ -445,10 +446,8 @@ _JSON_ALONE: Final = (
 def dump_document(document: Mapping[str, object], *, indent: int | None = None) -> bytes:
     """Return the document as JSON. What has no JSON becomes its `repr`, and a number that is none becomes null."""
     if indent is None:
-        try:
+        with suppress(TypeError):  # it holds more than JSON's own types, which pydantic writes, or their `repr`
             return orjson.dumps(document, option=_JSON_ALONE)
-        except TypeError:  # it holds more than JSON's own types, which pydantic writes, or their `repr`
-            pass
     try:
         return to_json(document, indent=indent, fallback=repr, inf_nan_mode="null")
     except PydanticSerializationError:  # half of a surrogate pair, which UTF-8 cannot hold

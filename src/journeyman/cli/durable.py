@@ -66,7 +66,7 @@ T = TypeVar("T")
 _StoredMode: TypeAlias = PermissionMode | Literal[""]
 FindRun: TypeAlias = Callable[[Durable], Awaitable[RunInfo]]
 DriveOutcome: TypeAlias = Result[Any] | RunInfo | None
-"""What came of driving a run: its result; how it is, where it did not end; None: it was left."""
+"""The outcome of driving a run: its result, or its info where it did not end; None: it was left."""
 
 FOLDER: Final = ".journeyman"
 """The folder in which a project has its store."""

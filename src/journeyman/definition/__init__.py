@@ -1,4 +1,4 @@
-"""Definitions: what a class of this package checks, keeps and says of itself, and of values of any kind.
+"""The means by which classes define, check and explain their fields, and narrow values of any kind.
 
 Problems of a definition, frozen data, types narrowed at run time, numbers of JSON, references by name, lazy faces.
 """

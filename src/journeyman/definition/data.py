@@ -66,6 +66,7 @@ def fields_of(value: object) -> dict[str, Any]:
 
 @cache
 def _teller_of(kind: type[Any]) -> Callable[[object], dict[str, Any]]:
+    """Return a function that tells the fields, compiled for the class as its constructor is: it tells each event."""
     told = ", ".join([f"{name!r}: value.{name}" for name in field_names(kind)])
     scope: dict[str, Any] = {}
     exec(compile(f"def tell(value):\n return {{{told}}}", f"<fields of {kind.__qualname__}>", "exec"), scope)
@@ -80,6 +81,7 @@ def copy_with(value: T, **changes: object) -> T:
 
 @cache
 def _copier_of(kind: type[Any], *changed: str) -> Callable[[Any, Mapping[str, object]], Any]:
+    """Return a function that copies an object with these fields changed, compiled for the class and the fields."""
     is_frozen = kind.__setattr__ is not object.__setattr__
     scope: dict[str, Any] = {
         "__kind": kind,

@@ -179,7 +179,8 @@ def plain(value: object, depth: int = 0) -> JsonValue:
     """Return a value as plain JSON."""
     kind: Any = type(value)
     if kind in _PLAIN:
-        return value  # pyright: ignore[reportReturnType] - of a type that JSON has
+        kept: Any = value
+        return kept
     if depth > _DEPTH:
         return _plain_other(value, depth)
     if kind is tuple:

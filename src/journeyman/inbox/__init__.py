@@ -1,4 +1,4 @@
-"""What comes to a run from outside: texts that wait for its conversation, answers to its questions, signals."""
+"""The inbox takes what comes to a run from outside: texts for its conversation, answers to its questions, signals."""
 
 from typing import TYPE_CHECKING
 

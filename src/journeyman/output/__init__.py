@@ -1,4 +1,4 @@
-"""The output of an agent, and what asks for it: what is declared, and the plan that is made of that."""
+"""The output that an agent declares, and the plan by which a model is asked for it."""
 
 from typing import TYPE_CHECKING
 

@@ -77,7 +77,7 @@ def batch(  # noqa: PLR0913 - one for each option, all by name
 
     The same command again goes on where it stopped. A failure is a result, too. Exit code: 0 if every line succeeded.
     """
-    said = (reading or InputOptions()).checked(inputs)
+    said = (reading or InputOptions()).complete(inputs)
     Stdout(drop_others=shared.quiet)
     with AgentLoop(shared.timeout) as loop, recording_in(replace(shared, store=durable)) as tape, ExitStack() as stack:
         agent = loop.agent(target, lent, durable=durable is not None, mode=shared.mode, model=shared.model)

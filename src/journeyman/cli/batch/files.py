@@ -90,8 +90,9 @@ class InputOptions:
     key: Annotated[str | None, explain("The field by which a line is known.")] = None
     files: Annotated[str | None, explain("The field with a path of a file, or a list.")] = None
 
-    def checked(self, inputs: Path) -> InputOptions:
-        """Return the options with the format: as was said, else by the end of the file's name."""
+    def complete(self, inputs: Path) -> InputOptions:
+        """Return the options with the format, which the end of the file's name tells where nobody has said it; a
+        `Mistake` if it does not, or if they do not go together."""
         known = self.format or ("jsonl" if str(inputs) == "-" else FORMATS.get(inputs.suffix.lower()))
         if known is None:
             hint = "Say it: --format jsonl, json, csv or tsv."
@@ -120,7 +121,7 @@ class InputFields:
 
     options: InputOptions
     folder: Path
-    """Where the paths of files begin."""
+    """The folder from which the paths in the inputs lead."""
     taken: Mapping[str, frozenset[str]] | None = None
     """What the agent takes, where that is an object that has no further keys: each key, and what else it is called."""
     required: Sequence[str] = ()

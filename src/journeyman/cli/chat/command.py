@@ -139,7 +139,7 @@ async def _converse_in_terminal(runtime: Runtime, dialog: Dialog, terminal: AnyT
     agent, sessions, before = dialog.agent, dialog.sessions, ""
     while True:
         try:
-            async with sessions.opened(agent, runtime, dialog.hear) as chat:
+            async with sessions.open_chat(agent, runtime, dialog.hear) as chat:
                 dialog.say(list(_greeting(agent, runtime, sessions, chat)))
                 dialog.attach(chat, runtime)
                 terminal.start()
@@ -299,7 +299,8 @@ class Pipe:
         with asking(dialog.agent, nullcontext, dialog.say) as person:
             assert person is not None  # a chat does not wait
             runtime = replace(runtime, approver=person.approve)
-            async with dialog.sessions.opened(dialog.agent, runtime, lambda event: self._hear(event, person)) as chat:
+            opening = dialog.sessions.open_chat(dialog.agent, runtime, lambda event: self._hear(event, person))
+            async with opening as chat:
                 dialog.attach(chat, runtime)
                 terminal.start()
                 lines = iterate_in_thread(_lines_of_stdin(), "journeyman-stdin")

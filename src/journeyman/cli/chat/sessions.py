@@ -70,7 +70,7 @@ class SessionFile:
         return without_password(self.path)
 
     @asynccontextmanager
-    async def opened(self, agent: AnyAgent, runtime: Runtime, on_event: Listener) -> AsyncGenerator[Chat[Any, Any]]:
+    async def open_chat(self, agent: AnyAgent, runtime: Runtime, on_event: Listener) -> AsyncGenerator[Chat[Any, Any]]:
         """Open the chat. What goes on in its background ends with it; it is told of what ends before."""
         async with AsyncExitStack() as stack:
             loop = asyncio.get_running_loop()  # in which its listener is told, whichever thread a task ends in
