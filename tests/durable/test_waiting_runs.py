@@ -24,9 +24,29 @@ async def test_a_question_that_nobody_answers_in_time_is_denied(stage: Stage) ->
     world, process = World(), stage.process()
     result = await stage.life(asking_agent(world, approval_seconds=60, seconds=30), process=process)
     assert isinstance(result, Success), "the wait does not count against the deadline"
-    assert process.calls["epoch"] > 20 > 5 > process.calls["get"], "it looks each second, and not at its long row"
+    assert process.calls["glance"] > 20 > 5 > process.calls["get"], "it looks each second, and not at its long row"
     assert "nobody answered within 60s" in texts(result)[0]
     assert world.done == []
+
+
+@virtual_clock
+async def test_who_waits_for_the_result_of_a_run_looks_at_each_change_and_reads_its_long_row_at_its_end(
+    stage: Stage,
+) -> None:
+    world, watching = World(), stage.process()
+    async with stage.durable() as durable, Durable(watching, now=stage.now) as elsewhere:
+        handle = await durable.start(asking_agent(world), "Go.", id="trip")
+        waiting = asyncio.create_task((await elsewhere.get("trip")).result())
+        for number in range(20):
+            await durable.start(asking_agent(world), "Go.", id=f"other{number}")
+            await asyncio.sleep(2)  # virtual
+        n_read = watching.calls["get"]
+        await handle.stop("enough")
+        driven = asyncio.create_task(durable.resume("trip", asking_agent(world)))
+        assert is_cancelled(await waiting)
+        assert is_cancelled(await driven)
+    assert watching.calls["glance"] > 10
+    assert n_read < 5
 
 
 @virtual_clock

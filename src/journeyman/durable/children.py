@@ -242,10 +242,10 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         for run in list(self._runs):
             if run in self._over:
                 continue
-            row = await self._life.engine.get(run)
-            if row is None or row.status in OVER or row.parent != self._row.id:
+            seen = await self._life.engine.glance(run)
+            if seen is None or seen.status in OVER or seen.parent != self._row.id:
                 self._over.add(run)
-            elif row.n_signals != self._idle.get(run):
+            elif seen.n_signals != self._idle.get(run):
                 return True
         return False
 
@@ -269,8 +269,8 @@ class SentOut(SentRuns):  # noqa: PLR0904 - those of the port
         run = self._run(id)
         while True:
             mark = self._here.mark()
-            row = await self._life.engine.get(run)
-            if row is None or row.status in OVER:
+            seen = await self._life.engine.glance(run)
+            if seen is None or seen.status in OVER:
                 return
             await self._here.changed(_LOOK_S, since=mark)
 

@@ -503,7 +503,8 @@ class RunDriver:
 
     async def _taken_over(self) -> Exit | None:
         """Say whether another process drives the run now. One that writes nothing learns of it only so."""
-        is_ours = await self._read(self.here.engine.epoch) == self.claim.epoch
+        seen = await self._read(self.here.engine.glance)
+        is_ours = seen is not None and seen.epoch == self.claim.epoch
         return None if is_ours else Exit(how="fenced", why=_ANOTHERS)
 
     async def _suspended(self, run: Run, life: Lease) -> Exit | None:

@@ -24,6 +24,7 @@ from journeyman.durable.records import (
     Record,
     Row,
     RunFilter,
+    RunGlance,
     RunInfo,
     info_of,
     load_head,
@@ -167,8 +168,8 @@ class Engine(RunChanges, Protocol):  # noqa: PLR0904 - what a store of runs does
         """Return the run with this id or name."""
         ...
 
-    async def epoch(self, id: str) -> int | None:
-        """Return the epoch of the run with this id, without the row, which may be long; None: there is no such run."""
+    async def glance(self, id: str) -> RunGlance | None:
+        """Return what changes of the run with this id, without its row, which may be long."""
         ...
 
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:

@@ -84,11 +84,14 @@ class RunHandle(SignalHandle, Generic[Value]):
         while True:
             # The mark before the look: what is written in between is not missed.
             mark = self.hub.mark()
-            row = await self.hub.row(self.id)
-            if row.status in OVER:
-                return await result_of(self.hub.engine, row, self._agent)
-            if row.status == "blocked":
-                raise RunBlocked(row.name or row.id, row.why or "")
+            self.hub.check()
+            seen = await self.hub.engine.glance(self.id)
+            if seen is None or seen.status in OVER or seen.status == "blocked":
+                row = await self.hub.row(self.id)
+                if row.status in OVER:
+                    return await result_of(self.hub.engine, row, self._agent)
+                if row.status == "blocked":
+                    raise RunBlocked(row.name or row.id, row.why or "")
             await self.hub.changed(since=mark)
 
     async def records(self) -> Sequence[Record]:

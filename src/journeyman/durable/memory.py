@@ -25,6 +25,7 @@ from journeyman.durable.records import (
     Record,
     Row,
     RunFilter,
+    RunGlance,
     StepState,
     queue_state,
 )
@@ -194,8 +195,9 @@ class InMemoryEngine(RunChanges):
     async def get(self, id: str) -> Row | None:
         return self.memory.find(id)
 
-    async def epoch(self, id: str) -> int | None:
-        return None if (row := self.memory.rows.get(id)) is None else row.epoch
+    async def glance(self, id: str) -> RunGlance | None:
+        row = self.memory.rows.get(id)
+        return None if row is None else RunGlance(row.status, row.epoch, row.n_signals, row.parent)
 
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         statuses, agent, older_than = which.get("statuses"), which.get("agent"), which.get("older_than")

@@ -295,6 +295,18 @@ class ListedRun:
     """Seconds since 1970."""
 
 
+class RunGlance(NamedTuple):
+    """The columns of a run that are looked at again and again while it goes on: its row may be long."""
+
+    status: Status
+    """How the run is."""
+    epoch: int
+    n_signals: int
+    """The number of signals that it has got."""
+    parent: str | None
+    """The run that it was forked from, or that sent it out."""
+
+
 @lazy_dataclass(kw_only=True)
 class Row(ListedRun):
     """A run as it is stored: what is known of it without reading its steps."""

@@ -40,6 +40,7 @@ from journeyman.durable.records import (
     Record,
     Row,
     RunFilter,
+    RunGlance,
     queue_state,
 )
 from journeyman.durable.rules import FactName, RowRule, RunFacts, signal_row
@@ -70,6 +71,7 @@ _WRITE: Final = (
     " ON CONFLICT DO NOTHING"
 )
 _EPOCH: Final = "SELECT epoch FROM jm_runs WHERE id = ?"
+_GLANCE: Final = f"SELECT {', '.join(RunGlance._fields)} FROM jm_runs WHERE id = ?"
 _OF_A_RUN: Final = (("jm_steps", "run"), ("jm_signals", "run"), ("jm_conversation", "session"), ("jm_runs", "id"))
 """The tables that hold what is stored of a run, and the columns that say of which."""
 _NEXT: Final = "SELECT queue FROM jm_runs WHERE status = 'ready' AND agent = ? AND queue >= ? ORDER BY queue LIMIT 1"
@@ -141,8 +143,8 @@ class SqliteEngine(RunChanges):  # noqa: PLR0904 - those of the port
         found = await self._rows("WHERE id = ? OR name = ? ORDER BY id = ? DESC LIMIT 1", (id, id, id))
         return found[0] if found else None
 
-    async def epoch(self, id: str) -> int | None:
-        return next((epoch for (epoch,) in await self._read(_EPOCH, (id,))), None)
+    async def glance(self, id: str) -> RunGlance | None:
+        return next((RunGlance(*each) for each in await self._read(_GLANCE, (id,))), None)
 
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         where, given = ["1"], list[object]()

@@ -360,8 +360,8 @@ class Hub:
         while True:
             mark = self.mark()
             try:
-                row = await self.engine.get(id)
-                if row is None or row.status in OVER:
+                seen = await self.engine.glance(id)
+                if seen is None or seen.status in OVER:
                     return
                 await self.driven(id, program)
                 is_said = False

@@ -61,6 +61,7 @@ from journeyman.durable.records import (
     Record,
     Row,
     RunFilter,
+    RunGlance,
     queue_state,
     wall_clock,
 )
@@ -429,8 +430,9 @@ class PostgresEngine(Transactions):
         found = await self.connections.patiently(lambda connection: runs_of(connection, where, [id, id, id]))
         return found[0] if found else None
 
-    async def epoch(self, id: str) -> int | None:
-        return next((epoch for (epoch,) in await self._find("SELECT epoch FROM jm_runs WHERE id = %s::text", id)), None)
+    async def glance(self, id: str) -> RunGlance | None:
+        query = f"SELECT {', '.join(RunGlance._fields)} FROM jm_runs WHERE id = %s::text"
+        return next((RunGlance(*each) for each in await self._find(query, id)), None)
 
     async def rows(self, **which: Unpack[RunFilter]) -> Sequence[ListedRun]:
         where, given = ["true"], list[object]()
